@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import ssl
+from contextlib import suppress
 
 from arcacct.errors import ArcacctError, ConfigError, CredentialError
 from arcacct.files.safe_open import read_regular
@@ -17,6 +18,21 @@ _TOO_WEAK = {
 """What OpenSSL's security level refuses of a certificate, by OpenSSL's reason."""
 _HASHED = re.compile(r"[0-9a-f]{8}\.[0-9]+")
 """The name that OpenSSL looks for in a directory of CAs."""
+_BUILT_IN = ssl.get_default_verify_paths()
+SYSTEM_FILES = (
+    _BUILT_IN.openssl_cafile,
+    "/etc/ssl/certs/ca-certificates.crt",
+    "/etc/pki/ca-trust/extracted/pem/tls-ca-bundle.pem",
+    "/etc/pki/tls/certs/ca-bundle.crt",
+    "/etc/ssl/ca-bundle.pem",
+    "/etc/ssl/cert.pem",
+)
+"""
+Where the file of the operating system's CAs may be: where this OpenSSL looks, then where Debian, EL, SUSE and Alpine
+have it, since an OpenSSL that comes with Python may look elsewhere.
+"""
+SYSTEM_DIRECTORIES = (_BUILT_IN.openssl_capath, "/etc/ssl/certs", "/etc/pki/tls/certs")
+"""The same of their directory, with hashed names."""
 
 
 def tls_context(
@@ -121,6 +137,25 @@ def _trust_directory(context: ssl.SSLContext, path: str) -> None:
         _trust_file(context, file)
 
 
+def system_authorities() -> tuple[str | None, str | None]:
+    """
+    Return the file and the directory of the operating system's CAs; ``None`` where there is none.
+
+    OpenSSL's own search would obey SSL_CERT_FILE and SSL_CERT_DIR: the environment would decide who gets our records.
+    """
+    return (
+        next(filter(os.path.isfile, SYSTEM_FILES), None),
+        next(filter(_has_hashed_names, SYSTEM_DIRECTORIES), None),
+    )
+
+
+def _has_hashed_names(directory: str) -> bool:
+    try:
+        return any(map(_HASHED.fullmatch, os.listdir(directory)))
+    except OSError:
+        return False
+
+
 def _trust_system(context: ssl.SSLContext) -> None:
     """
     The system's CAs, from its file and its directory.
@@ -128,11 +163,13 @@ def _trust_system(context: ssl.SSLContext) -> None:
     Where the file lies in the directory, as Debian makes both at once, and has as many CAs, the directory is enough:
     OpenSSL opens only the CAs it needs, instead of reading 140 to use one.
     """
-    paths = ssl.get_default_verify_paths()
-    if paths.cafile and paths.capath and _is_all_of(paths.capath, paths.cafile):
-        context.load_verify_locations(capath=paths.capath)
-    else:
-        context.load_default_certs()
+    file, directory = system_authorities()
+    if directory is not None:
+        context.load_verify_locations(capath=directory)
+    if file is not None and (directory is None or not _is_all_of(directory, file)):
+        # The site's own CAs may be enough without it.
+        with suppress(ConfigError):
+            _trust_file(context, file)
 
 
 def _is_all_of(directory: str, path: str) -> bool:

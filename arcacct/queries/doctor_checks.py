@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 import shlex
-import ssl
 import stat
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -44,6 +43,7 @@ from arcacct.queries.health import (
 from arcacct.records import reader
 from arcacct.secrecy import without_login
 from arcacct.targets import kinds
+from arcacct.tls import system_authorities
 from arcacct.wording import count_of
 
 # VOs that a target is limited to and that no recorded job has: a slip of the pen stops everything there.
@@ -395,9 +395,7 @@ def _system(shown: list[TransportOptions]) -> Iterator[Check]:
     """AMS has a certificate of a public web CA, which a grid's CA directory may lack."""
     if not any(way.ca_system for way in shown):
         return
-    paths = ssl.get_default_verify_paths()
-    names = os.listdir(paths.capath) if paths.capath else []
-    if paths.cafile is None and not any(map(config_credentials.HASHED.fullmatch, names)):
+    if not any(system_authorities()):
         yield Check(
             "CAs of the system",
             WARNING,
