@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 import re
 import ssl
+from contextlib import suppress
 
 from arcacct.errors import ArcacctError, ConfigError, CredentialError
+from arcacct.files.safe_open import read_regular
 
 _TOO_WEAK = {
     "EE_KEY_TOO_SMALL": "its key is too small",
@@ -16,6 +18,21 @@ _TOO_WEAK = {
 """What OpenSSL's security level refuses of a certificate, by OpenSSL's reason."""
 _HASHED = re.compile(r"[0-9a-f]{8}\.[0-9]+")
 """The name that OpenSSL looks for in a directory of CAs."""
+_BUILT_IN = ssl.get_default_verify_paths()
+SYSTEM_FILES = (
+    _BUILT_IN.openssl_cafile,
+    "/etc/ssl/certs/ca-certificates.crt",
+    "/etc/pki/ca-trust/extracted/pem/tls-ca-bundle.pem",
+    "/etc/pki/tls/certs/ca-bundle.crt",
+    "/etc/ssl/ca-bundle.pem",
+    "/etc/ssl/cert.pem",
+)
+"""
+Where the file of the operating system's CAs may be: where this OpenSSL looks, then where Debian, EL, SUSE and Alpine
+have it, since an OpenSSL that comes with Python may look elsewhere.
+"""
+SYSTEM_DIRECTORIES = (_BUILT_IN.openssl_capath, "/etc/ssl/certs", "/etc/pki/tls/certs")
+"""The same of their directory, with hashed names."""
 
 
 def tls_context(
@@ -81,9 +98,8 @@ def _refusal(reason: str | None, security_level: int, cert_path: str, key_path: 
     if reason in {"KEY_VALUES_MISMATCH", "NO_CERTIFICATE_ASSIGNED", "KEY_TYPE_MISMATCH"}:
         return f"{key_path}: this is not the key of the certificate {cert_path}; name a matching pair"
     for path, mark, what in ((cert_path, b"CERTIFICATE-----", "certificate"), (key_path, b"KEY-----", "private key")):
-        with open(path, "rb") as file:
-            if mark not in file.read():
-                return f"{path}: no {what} in PEM form; name the file of the host's"
+        if mark not in read_regular(path):
+            return f"{path}: no {what} in PEM form; name the file of the host's"
     why = "" if reason is None else f" (OpenSSL: {reason.lower().replace('_', ' ')})"
     return f"{cert_path}, {key_path}: not a certificate and its key in PEM form{why}; name the files of both"
 
@@ -95,9 +111,7 @@ def _strengths(cert_path: str) -> str:
 
     found = []
     try:
-        with open(cert_path, "rb") as file:
-            chain = x509.load_pem_x509_certificates(file.read())
-        for certificate in chain:
+        for certificate in x509.load_pem_x509_certificates(read_regular(cert_path)):
             key, signed_with = certificate.public_key(), certificate.signature_hash_algorithm
             kind = type(key).__name__.removesuffix("PublicKey")
             size = f" {key.key_size} bits" if hasattr(key, "key_size") else ""
@@ -123,6 +137,25 @@ def _trust_directory(context: ssl.SSLContext, path: str) -> None:
         _trust_file(context, file)
 
 
+def system_authorities() -> tuple[str | None, str | None]:
+    """
+    Return the file and the directory of the operating system's CAs; ``None`` where there is none.
+
+    OpenSSL's own search would obey SSL_CERT_FILE and SSL_CERT_DIR: the environment would decide who gets our records.
+    """
+    return (
+        next(filter(os.path.isfile, SYSTEM_FILES), None),
+        next(filter(_has_hashed_names, SYSTEM_DIRECTORIES), None),
+    )
+
+
+def _has_hashed_names(directory: str) -> bool:
+    try:
+        return any(map(_HASHED.fullmatch, os.listdir(directory)))
+    except OSError:
+        return False
+
+
 def _trust_system(context: ssl.SSLContext) -> None:
     """
     The system's CAs, from its file and its directory.
@@ -130,19 +163,20 @@ def _trust_system(context: ssl.SSLContext) -> None:
     Where the file lies in the directory, as Debian makes both at once, and has as many CAs, the directory is enough:
     OpenSSL opens only the CAs it needs, instead of reading 140 to use one.
     """
-    paths = ssl.get_default_verify_paths()
-    if paths.cafile and paths.capath and _is_all_of(paths.capath, paths.cafile):
-        context.load_verify_locations(capath=paths.capath)
-    else:
-        context.load_default_certs()
+    file, directory = system_authorities()
+    if directory is not None:
+        context.load_verify_locations(capath=directory)
+    if file is not None and (directory is None or not _is_all_of(directory, file)):
+        # The site's own CAs may be enough without it.
+        with suppress(ConfigError):
+            _trust_file(context, file)
 
 
 def _is_all_of(directory: str, path: str) -> bool:
     if os.path.dirname(os.path.realpath(path)) != os.path.realpath(directory):
         return False
     try:
-        with open(path, "rb") as file:
-            in_file = file.read().count(b"-----BEGIN CERTIFICATE-----")
+        in_file = read_regular(path).count(b"-----BEGIN CERTIFICATE-----")
         hashed = filter(_HASHED.fullmatch, os.listdir(directory))
         return in_file == sum(os.path.isfile(os.path.join(directory, name)) for name in hashed)
     except OSError:
@@ -158,8 +192,8 @@ def _trust_file(context: ssl.SSLContext, path: str) -> None:
 
 
 def _check_readable(path: str, error: type[ArcacctError]) -> None:
+    # Before OpenSSL opens it, which would wait for the writer of a pipe.
     try:
-        with open(path, "rb"):
-            pass
+        read_regular(path)
     except OSError as exc:
         raise error(f"{path}: cannot be read ({exc.strerror}); correct the path, or run as the file's owner") from exc

@@ -7,6 +7,7 @@ from importlib import import_module
 
 import click
 
+from arcacct import entry_points
 from arcacct.arex.import_database import ImportReport, arex_databases, import_arex, retry_rejected
 from arcacct.causes import Causes
 from arcacct.cli.console import ask, block, examples, print_line
@@ -18,7 +19,7 @@ from arcacct.database.access import accounting, read_accounting, refuse_unasked,
 from arcacct.errors import ConfigError, InputError, UsageError
 from arcacct.records.batch_systems import BATCH_SYSTEMS
 from arcacct.records.import_quarantine import content_of, drop, listed
-from arcacct.sources.registry import batch_source, installed, installed_names
+from arcacct.sources.registry import GROUP, batch_source, installed
 from arcacct.targets.common import iso_time
 from arcacct.wording import count_of
 
@@ -124,7 +125,7 @@ SOURCES = sorted(("sonar", *BATCH_SYSTEMS))
 def _installed() -> dict[str, str]:
     """The sources of other packages by name, with what is wrong with them; empty: nothing."""
     found = {}
-    for name in installed_names():
+    for name in entry_points.names(GROUP):
         try:
             installed(name)
             found[name] = ""

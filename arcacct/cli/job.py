@@ -29,6 +29,8 @@ from arcacct.records.reader import find_job
 
 _TRANSFER = ("url", "type", "size", "timestart", "timeend")
 PARTS = ("all", "description", "resources", "rtes", "authtokens", "json")
+_LONGEST_STATEMENT = 1_000_000
+"""Characters."""
 _job_id = click.argument("job_id", metavar="JOBID", shell_complete=completed("job"))
 
 
@@ -233,8 +235,13 @@ def query(ctx: click.Context, sql: str, form: str, ledger: bool, limits: databas
 
 
 def statement_of(sql: str) -> str:
-    """The statement that is given, or read from standard input."""
-    return sys.stdin.read() if sql == "-" else sql
+    """The statement that is given, or read from standard input. Raises InputError for an endless one."""
+    if sql != "-":
+        return sql
+    statement = sys.stdin.read(_LONGEST_STATEMENT + 1)
+    if len(statement) > _LONGEST_STATEMENT:
+        raise InputError(f"standard input: more than {_LONGEST_STATEMENT} characters; give one SQL statement")
+    return statement
 
 
 @contextmanager

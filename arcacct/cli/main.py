@@ -15,8 +15,8 @@ from typing import Any
 
 import click
 
-from arcacct import __version__
-from arcacct.cli.console import block, print_line, report_error
+from arcacct import __version__, entry_points
+from arcacct.cli.console import block, print_error, print_line, report_error
 from arcacct.errors import ArcacctError, StoreError, UsageError, cannot_load
 
 COMMANDS = {
@@ -107,6 +107,15 @@ class LazyGroup(click.Group):
         command.short_help = command.get_short_help_str(200)
         return command
 
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except (Exception, KeyboardInterrupt):
+            raise
+        except BaseException as error:
+            # Commands return their exit code. SystemExit is of another package, and must not look like success.
+            raise as_ours(error) from error
+
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
         # From the table, so that `arcacct --help` imports no command.
         with formatter.section("Commands"):
@@ -140,6 +149,8 @@ def main(args: list[str] | None = None) -> None:
         if isinstance(stream, io.TextIOWrapper):
             # A terminal of another alphabet shows in letters what it has no sign for.
             stream.reconfigure(errors="backslashreplace")
+    if "_ARCACCT_COMPLETE" not in os.environ:
+        entry_points.complain = print_error
     try:
         sys.exit(_run(args))
     except Exception as error:  # noqa: BLE001  whatever it is, a user meets a line and no traceback
@@ -155,7 +166,7 @@ def main(args: list[str] | None = None) -> None:
         sys.exit(known.exit_code)
 
 
-def as_ours(error: Exception) -> ArcacctError:
+def as_ours(error: BaseException) -> ArcacctError:
     """An error of the tree, whatever was raised: no user meets a traceback."""
     if isinstance(error, ArcacctError):
         return error
@@ -175,7 +186,7 @@ def as_ours(error: Exception) -> ArcacctError:
     return ArcacctError(f"internal error: {name}: {error}; please report the output of `arcacct --debug ...`")
 
 
-def _of_system(error: Exception) -> str:
+def _of_system(error: BaseException) -> str:
     """What happened, where, and what to do, if the error is of the system; else empty."""
     if isinstance(error, MemoryError):
         return (

@@ -16,6 +16,7 @@ from cryptography.x509.oid import NameOID
 
 from arcacct.config.options import ERROR, WARNING, Target
 from arcacct.errors import CredentialError
+from arcacct.files.safe_open import read_regular
 from arcacct.wording import count_of
 
 DAY_S = 86400
@@ -150,7 +151,6 @@ def _certificate(path: str) -> x509.Certificate | Finding:
 
 def _read(path: str) -> bytes | Finding:
     try:
-        with open(path, "rb") as file:
-            return file.read()
+        return read_regular(path)
     except OSError as error:
         return Finding(ERROR, f"{path} cannot be read: {error.strerror}; use a file that this user may read")

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from arcacct.errors import ConfigError
+from arcacct.files.safe_open import read_regular
 
 RUN_TIME_FILE = "/run/arched-arex.cfg"
 """Where a running A-REX keeps its configuration with every default filled in."""
@@ -268,9 +271,7 @@ def load(config: str | None, environ: Mapping[str, str]) -> Conf:
 def _read(conf: Conf, path: str, *, required: bool, further: bool = False) -> None:
     try:
         # Any bytes in a comment are welcome: ARC does not say which encoding its files are in.
-        with open(path, encoding="utf-8", errors="surrogateescape") as file:
-            # No file, host or command has a NUL in its name, and many functions raise at the sight of one.
-            text = file.read().replace("\0", "\N{REPLACEMENT CHARACTER}")
+        text = read_regular(path).decode("utf-8", "surrogateescape")
     except FileNotFoundError:
         if required:
             todo = "fix or remove the link" if further else "give an existing configuration file"
@@ -279,5 +280,10 @@ def _read(conf: Conf, path: str, *, required: bool, further: bool = False) -> No
     except IsADirectoryError:
         raise ConfigError(f"{path}: a directory; give the configuration file in it") from None
     except OSError as error:
-        raise ConfigError(f"{path}: cannot be read: {error.strerror}; run as a user who may read it") from error
+        # What it is, and its size, need no other user.
+        is_other = error.errno in (errno.EINVAL, errno.EFBIG)
+        todo = "give the configuration file" if is_other else "run as a user who may read it"
+        raise ConfigError(f"{path}: cannot be read: {error.strerror}; {todo}") from error
+    # No file, host or command has a NUL in its name, and many functions raise at the sight of one.
+    text = re.sub(r"\r\n?", "\n", text).replace("\0", "\N{REPLACEMENT CHARACTER}")
     conf.add(text, path, further=further)

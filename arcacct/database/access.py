@@ -390,7 +390,7 @@ _PATIENCE_S = 20.0
 _STEPS = 100_000
 
 
-def blamed(error: Exception) -> StoreError | None:
+def blamed(error: BaseException) -> StoreError | None:
     """
     The message for an unexpected error, if a database opened by this process caused it.
 

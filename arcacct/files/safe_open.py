@@ -1,4 +1,4 @@
-"""Files in directories that others may write, opened without following links."""
+"""Files in directories that others may write, opened without following links; and whole files that options name."""
 
 from __future__ import annotations
 
@@ -24,6 +24,10 @@ _OPENAT2 = {"x86_64": 437, "aarch64": 437}
 """The number of the system call on machines that we know; on others the way is gone step by step."""
 _INSTEAD = "give its target"
 _NO_MAGICLINKS, _NO_SYMLINKS, _BENEATH = 2, 4, 8
+_MIB = 2**20
+_MOST_BYTES = 16 * _MIB
+"""No configuration, certificate, key, list of revoked certificates or bundle of CAs is larger."""
+_KINDS = {stat.S_IFIFO: "a pipe", stat.S_IFSOCK: "a socket"}
 
 
 class Directory:
@@ -273,6 +277,33 @@ def read_file(path: str, most_bytes: int) -> bytes:
     folder, name = open_parent(path)
     with folder:
         return folder.read(name, most_bytes)
+
+
+def read_regular(path: str, most_bytes: int = _MOST_BYTES) -> bytes:
+    """
+    Return the content of a regular file that an option names; the administrator's links are followed.
+
+    Raises OSError if it cannot be read, is a directory, a pipe, a socket or a device, or has more than ``most_bytes``
+    (EFBIG). The ``strerror`` says which.
+    """
+    # Before it is opened: to open a device may be to use it.
+    _require_regular(path, os.stat(path))
+    with open(path, "rb", opener=lambda name, flags: os.open(name, flags | _READ & ~os.O_NOFOLLOW)) as file:
+        status = os.fstat(file.fileno())
+        _require_regular(path, status)
+        # It may grow, and files of the kernel have no size.
+        content = file.read(most_bytes + 1) if status.st_size <= most_bytes else b""
+    if max(status.st_size, len(content)) > most_bytes:
+        raise OSError(errno.EFBIG, f"larger than {most_bytes // _MIB} MiB", path)
+    return content
+
+
+def _require_regular(path: str, status: os.stat_result) -> None:
+    if stat.S_ISDIR(status.st_mode):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
+    if not stat.S_ISREG(status.st_mode):
+        kind = _KINDS.get(stat.S_IFMT(status.st_mode), "a device")
+        raise OSError(errno.EINVAL, f"{kind}, not a regular file", path)
 
 
 def replace_file(path: str, content: bytes, mode: int) -> None:

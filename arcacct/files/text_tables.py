@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
+import errno
 import re
-import stat
 from collections.abc import Iterator
 
 from arcacct.errors import InputError
+from arcacct.files.safe_open import read_regular
 
-_MIB = 2**20
 _ESCAPES = {"\\\\": "\\", "\\t": "\t", "\\n": "\n", "\\0": "\0"}
 _ESCAPE = re.compile(r"\\.?", re.DOTALL)
 
@@ -22,25 +21,15 @@ def read_text(path: str, most_bytes: int, advice: str, *, errors: str = "strict"
     file that cannot be read, is larger, or is not UTF-8.
     """
     try:
-        with open(path, "rb", opener=_opened) as file:
-            is_file = stat.S_ISREG(os.fstat(file.fileno()).st_mode)
-            content = file.read(most_bytes + 1) if is_file else b""
+        content = read_regular(path, most_bytes)
     except OSError as error:
-        raise InputError(f"{path}: cannot be read: {error.strerror}") from error
-    if not is_file:
-        raise InputError(f"{path}: not a regular file; save the table in a file")
-    if len(content) > most_bytes:
-        raise InputError(f"{path}: larger than {most_bytes // _MIB} MiB; {advice}")
+        todo = advice if error.errno == errno.EFBIG else "give a regular file that this user may read"
+        raise InputError(f"{path}: cannot be read: {error.strerror}; {todo}") from error
     try:
         return content.decode("utf-8-sig", errors)
     except UnicodeDecodeError as error:
         line = content.count(b"\n", 0, error.start) + 1
         raise InputError(f"{path}:{line}: not UTF-8; save the file as UTF-8") from error
-
-
-def _opened(path: str, flags: int) -> int:
-    # A pipe without a writer would block.
-    return os.open(path, flags | os.O_NONBLOCK | os.O_NOCTTY)
 
 
 def batch_rows(text: str) -> Iterator[tuple[int, list[str]]]:

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from arcacct.config.options import Target
 from arcacct.errors import ArcacctError, CredentialError, InputError, TargetBusy, TargetRefuses
-from arcacct.files.safe_open import open_directory
+from arcacct.files.safe_open import open_directory, read_regular
 from arcacct.publishing import cursors, held, ledger, sent
 from arcacct.publishing.context import RunContext, RunDeadline
 from arcacct.publishing.held import RefusalHistory
@@ -102,8 +102,7 @@ class LazySender(Sender):
         shown = target.credentials()
         for path in () if shown is None else (shown.x509_host_cert, shown.x509_host_key):
             try:
-                with open(path, "rb"):
-                    pass
+                read_regular(path)
             except OSError as exc:
                 what = f"{path}: cannot be read ({exc.strerror}); correct the path, or run as the file's owner"
                 raise CredentialError(what) from exc

@@ -158,7 +158,7 @@ def _outcome(plugin: TargetPlugin, both: Databases, options: RunOptions, stoppin
         run = TargetRun(plugin, both, options, stopping)
         summary = run.summary
         return work(run)
-    except Exception as error:  # noqa: BLE001  a fault of ours about one target must not keep the others waiting
+    except (Exception, SystemExit) as error:  # noqa: BLE001  a fault about one target must not stop the others
         return TargetResult(plugin.target.name, summary, fault_of(error, plugin.settings.places.publishing_database))
 
 

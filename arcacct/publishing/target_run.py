@@ -344,7 +344,7 @@ class TargetRun:
             return error
         except DatabaseError:
             raise
-        except Exception as error:  # noqa: BLE001  internal errors are stored in the ledger, too
+        except (Exception, SystemExit) as error:  # noqa: BLE001  internal errors are stored in the ledger, too
             return fault_of(error, self._plugin.settings.places.publishing_database)
         self._is_whole = True
         return ctx.guard.error()

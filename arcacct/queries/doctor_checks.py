@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 import shutil
-import ssl
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing, suppress
@@ -30,6 +29,7 @@ from arcacct.config.values import Thresholds
 from arcacct.database import access, schema
 from arcacct.database.location import has_database, misplaced
 from arcacct.errors import ArcacctError, ConfigError, CredentialError, StoreError
+from arcacct.files.safe_open import read_regular
 from arcacct.publishing.ledger_rows import iso
 from arcacct.queries.health import (
     CRITICAL,
@@ -46,6 +46,7 @@ from arcacct.queries.health import (
 )
 from arcacct.records import reader
 from arcacct.targets import kinds
+from arcacct.tls import system_authorities
 from arcacct.wording import count_of
 
 # VOs that a target is limited to and that no recorded job has: a slip of the pen stops everything there.
@@ -193,8 +194,9 @@ class Site:
         Raises OSError if it cannot be read, ConfigError.
         """
         conf = Conf("", "")
-        with suppress(FileNotFoundError), open(self.run_time_conf, encoding="utf-8", errors="surrogateescape") as file:
-            conf.blocks |= {block.name: block for block in parse(file.read(), self.run_time_conf, [])}
+        with suppress(FileNotFoundError):
+            text = read_regular(self.run_time_conf).decode(errors="surrogateescape")
+            conf.blocks |= {block.name: block for block in parse(text, self.run_time_conf, [])}
             return conf
         return None
 
@@ -294,8 +296,7 @@ def _judged(what: str, findings: Iterable[Finding], well: str, exit_code: int) -
 def _certificate(path: str, site: Site, refused: Iterable[Finding]) -> Iterator[Check]:
     findings = [*config_credentials.certificate_findings(path, site.now), *dict.fromkeys(refused)]
     try:
-        with open(path, "rb") as file:
-            found = x509.load_pem_x509_certificate(file.read())
+        found = x509.load_pem_x509_certificate(read_regular(path))
     except (OSError, ValueError):
         yield from _judged("certificate", findings, "", KEYS)
         return
@@ -328,8 +329,7 @@ def _authorities(directory: str, now: int) -> Iterator[Check]:
 
 def _is_stale(path: str, now: int) -> bool:
     try:
-        with open(path, "rb") as file:
-            data = file.read()
+        data = read_regular(path)
         is_pem = data.lstrip().startswith(b"-----BEGIN")
         update = (x509.load_pem_x509_crl if is_pem else x509.load_der_x509_crl)(data).next_update_utc
     except (OSError, ValueError):
@@ -341,9 +341,7 @@ def _system(shown: list[TransportOptions]) -> Iterator[Check]:
     """AMS has a certificate of a public web CA, which a grid's CA directory may lack."""
     if not any(way.ca_system for way in shown):
         return
-    paths = ssl.get_default_verify_paths()
-    names = os.listdir(paths.capath) if paths.capath else []
-    if paths.cafile is None and not any(map(config_credentials.HASHED.fullmatch, names)):
+    if not any(system_authorities()):
         yield Check(
             "CAs of the system",
             WARNING,

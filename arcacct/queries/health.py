@@ -30,6 +30,7 @@ from arcacct.database.durable import MaintenanceEntry
 from arcacct.database.incarnation import DatabaseMismatch
 from arcacct.database.location import fence, spools
 from arcacct.errors import ArcacctError, CredentialError, StoreBusy
+from arcacct.files.safe_open import read_regular
 from arcacct.publishing.former_publisher import FormerPublisher, former_publisher
 from arcacct.publishing.ledger_rows import iso
 from arcacct.queries import health_queries
@@ -339,8 +340,8 @@ def _certificates(settings: Settings) -> dict[str, int | None]:
     for target in settings.targets:
         if (shown := target.credentials()) is not None:
             found[shown.x509_host_cert] = None
-            with suppress(OSError, ValueError), open(shown.x509_host_cert, "rb") as file:
-                certificate = x509.load_pem_x509_certificate(file.read())
+            with suppress(OSError, ValueError):
+                certificate = x509.load_pem_x509_certificate(read_regular(shown.x509_host_cert))
                 found[shown.x509_host_cert] = int(certificate.not_valid_after_utc.timestamp())
     return found
 

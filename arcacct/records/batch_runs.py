@@ -245,7 +245,7 @@ def _log_line(
     try:
         too_long = Fault(f"a line of {length} bytes: longer than any record")
         what = too_long if len(line) > LONGEST_LINE else read(text, unusable)
-    except Exception as error:  # noqa: BLE001  any error rejects only this line
+    except (Exception, SystemExit) as error:  # noqa: BLE001  any error rejects only this line
         what = fault_of(error)
     if what is not None:
         yield ParsedRun(what, where, line + b"\n", length + 1, unusable=frozenset(unusable))

@@ -50,7 +50,7 @@ def optional(name: str, read: Callable[[], T], unusable: set[str]) -> T | None:
         return None
 
 
-def fault_of(error: Exception) -> Fault:
+def fault_of(error: BaseException) -> Fault:
     """Return the reason for an error in a record's handling: one line of bounded length."""
     name = type(error).__name__
     text = " ".join(str(error).split())

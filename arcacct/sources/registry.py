@@ -13,7 +13,7 @@ from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from arcacct.errors import ConfigError
+from arcacct import entry_points
 from arcacct.records.batch_systems import BATCH_SYSTEMS
 
 if TYPE_CHECKING:
@@ -43,32 +43,14 @@ def batch_source(name: str) -> SourceType[Any] | None:
     return None if name in _OTHERS else installed(name)
 
 
-def installed_names() -> list[str]:
-    """Return the names that installed packages have registered, usable or not."""
-    from importlib.metadata import entry_points  # noqa: PLC0415  slow, and most commands need none
-
-    return sorted({one.name for one in entry_points(group=GROUP)})
-
-
 @cache
 def installed(name: str) -> LogSource | None:
     """Return the source of another package; ``None`` if no package has it. Raises ConfigError if it cannot be used."""
-    from importlib.metadata import entry_points  # noqa: PLC0415  slow, and most commands need none
 
-    found = entry_points(group=GROUP, name=name)
-    named = f"import {name}: the entry point {GROUP} of {', '.join(sorted(one.value for one in found))}"
-    if len(found) > 1:
-        raise ConfigError(f"{named}: only one package may have this name; uninstall the others")
-    for one in found:
-        try:
-            source: LogSource = one.load().SOURCE
-            wrong = next(_wrong(name, source), "")
-        except Exception as error:  # whatever another package raises
-            raise ConfigError(f"{named} cannot be loaded: {type(error).__name__}: {error}; reinstall it") from error
-        if wrong:
-            raise ConfigError(f"{named} cannot be used: {wrong}; report it to the authors of the package")
-        return source
-    return None
+    def use(module: Any) -> tuple[LogSource, str]:
+        return module.SOURCE, next(_wrong(name, module.SOURCE), "")
+
+    return entry_points.load(GROUP, name, f"import {name}", use)
 
 
 def _wrong(name: str, source: LogSource) -> Iterator[str]:

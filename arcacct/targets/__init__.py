@@ -14,11 +14,11 @@ from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from arcacct.config.options import select_targets
-from arcacct.errors import ConfigError
+from arcacct import entry_points
+from arcacct.config.options import TargetKind, select_targets
 
 if TYPE_CHECKING:
-    from arcacct.config.options import Target, TargetKind
+    from arcacct.config.options import Target
     from arcacct.config.parser import Conf
     from arcacct.config.settings import Settings
     from arcacct.publishing.plugin import TargetPlugin
@@ -50,21 +50,16 @@ def kinds(conf: Conf | None = None) -> dict[str, TargetKind]:
 @cache
 def _installed(block: str) -> Any:
     """The module of another package for a kind of block; ``None``: no package has it. Raises ConfigError."""
-    from importlib.metadata import entry_points  # noqa: PLC0415  slow, and most sites need none
 
-    found = entry_points(group=GROUP, name=block)
-    named = f"[{block}]: the entry point {GROUP} of {', '.join(sorted(one.value for one in found))}"
-    if len(found) > 1:
-        raise ConfigError(f"{named}: only one package may provide it; uninstall the others")
-    for one in found:
-        try:
-            module = one.load()
-            if module.KIND.block == block and module.PLUGIN:
-                return module
-        except Exception as error:  # whatever another package raises
-            raise ConfigError(f"{named} cannot be loaded: {type(error).__name__}: {error}; reinstall it") from error
-        raise ConfigError(f"{named} is for [{module.KIND.block}]; report it to the authors of the package")
-    return None
+    def use(module: Any) -> tuple[Any, str]:
+        kind = module.KIND
+        if not isinstance(kind, TargetKind):
+            return module, f"KIND is a {type(kind).__name__}, no TargetKind"
+        if kind.block != block:
+            return module, f"it is for [{kind.block}]"
+        return module, "" if callable(module.PLUGIN) else f"PLUGIN is a {type(module.PLUGIN).__name__}, no class"
+
+    return entry_points.load(GROUP, block, f"[{block}]", use)
 
 
 def plugin_of(target: Target, settings: Settings) -> TargetPlugin:

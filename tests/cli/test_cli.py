@@ -247,6 +247,19 @@ def test_output_that_cannot_be_written_is_an_error(tmp_path) -> None:
     )
 
 
+def test_an_endless_statement_is_refused(home) -> None:
+    """SQL from standard input has a limit: `arcacct query - < /dev/zero` would fill the memory."""
+    database = home / "accounting.db"
+    assert run_arcacct("--database", str(database), "db", "init", cwd=home).returncode == 0
+    command = [sys.executable, "-m", "arcacct", "--database", str(database), "query", "--format", "csv", "-"]
+    for blanks, expected in ((10**6 - 8, (0, "1\n1\n", "")), (10**6 - 7, (65, "", "more than 1000000 characters"))):
+        done = subprocess.run(
+            command, input=" " * blanks + "SELECT 1", capture_output=True, encoding="utf-8", cwd=home, check=False
+        )
+        code, out, err = expected
+        assert (done.returncode, done.stdout, err in done.stderr) == (code, out, True), done.stderr
+
+
 def complete(*words: str) -> list[str]:
     """What bash is offered for the last of the words."""
     env = {"_ARCACCT_COMPLETE": "bash_complete", "COMP_WORDS": " ".join(words), "COMP_CWORD": str(len(words) - 1)}

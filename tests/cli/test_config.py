@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import pathlib
 import shutil
 
@@ -163,6 +164,16 @@ def test_what_a_run_with_nothing_to_send_does_not_notice(tmp_path, run, is_fille
     assert f"{trusted} has no CA certificate under a hashed name" in out
 
 
+@pytest.mark.parametrize("option", ["x509_host_cert", "x509_host_key"])
+def test_a_run_waits_for_no_pipe(tmp_path, run, credentials, option):
+    """In place of the certificate or the key, although there is nothing to send."""
+    os.mkfifo(pipe := tmp_path / "pipe")
+    conf = conf_files.write(tmp_path, f"{SGAS}{option} = {pipe}\n", credentials)
+    code, _, err = run("--config", conf, "publish")
+    assert code == 77
+    assert f"{pipe}: cannot be read (a pipe, not a regular file); correct the path" in err
+
+
 @pytest.mark.parametrize(
     ("line", "said"),
     [
@@ -298,6 +309,9 @@ def test_a_missing_file_is_one_clear_line(tmp_path, run):
     assert err == f"arcacct: {tmp_path}/missing.conf: no such file; give an existing configuration file\n"
     _, _, err = run("--config", str(tmp_path), "config", "check")
     assert err == f"arcacct: {tmp_path}: a directory; give the configuration file in it\n"
+    code, _, err = run("--config", "/dev/null", "config", "check")
+    assert code == 78
+    assert err == "arcacct: /dev/null: cannot be read: a device, not a regular file; give the configuration file\n"
 
 
 def test_no_file_at_all_is_an_error(tmp_path):

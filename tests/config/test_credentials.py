@@ -109,6 +109,17 @@ def test_a_certificate_that_is_none(tmp_path):
     assert "cannot be read" in certificate_findings(str(tmp_path / "missing.pem"), int(time.time()))[0].text
 
 
+def test_a_pipe_is_not_waited_for(tmp_path, host_key):
+    """In place of the certificate, the key or a file of CAs: each is named as what it is."""
+    os.mkfifo(pipe := tmp_path / "pipe")
+    key, cert = write_key(tmp_path / "key.pem", host_key), write_certificate(tmp_path / "cert.pem", host_key)
+    wrong = f"{pipe} cannot be read: a pipe, not a regular file; use a file that this user may read"
+    assert [one.text for one in certificate_findings(str(pipe), NOW)] == [wrong]
+    assert [one.text for one in ca_file_findings(str(pipe))] == [wrong]
+    assert [one.text for one in key_findings(tmp_path, str(pipe), cert)] == [wrong]
+    assert key_findings(tmp_path, key, str(pipe)) == []
+
+
 def test_ca_directory(tmp_path, host_key):
     """OpenSSL looks for hashed names only: a directory without one trusts nobody."""
     assert "cannot be read" in ca_directory_findings(str(tmp_path / "missing"), NOW)[0].text

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import pathlib
 
 import conf_files
@@ -166,6 +167,34 @@ def test_a_directory_in_place_of_the_file_is_one_clear_line(tmp_path):
     """It says that it is one, and what to give."""
     with pytest.raises(ConfigError, match="a directory; give the configuration file in it"):
         load(str(tmp_path), {})
+
+
+@pytest.mark.parametrize("place", ["arc.conf", "arc.conf.d/1.conf", "arcacct.conf"])
+def test_a_configuration_that_is_no_file_or_too_large_is_refused_at_once(tmp_path, place):
+    """A pipe without a writer, a device, and 200 MB of anything: each is named with its kind or the limit."""
+    arc = conf_files.write(tmp_path, "")
+    (tmp_path / "arc.conf.d").mkdir()
+    (tmp_path / "large").touch()
+    os.truncate(tmp_path / "large", 200_000_000)
+    os.mkfifo(tmp_path / "pipe")
+    path = tmp_path / place
+    for other, wrong in (
+        ("pipe", "a pipe, not a regular file"),
+        ("/dev/null", "a device, not a regular file"),
+        ("large", "larger than 16 MiB"),
+    ):
+        path.unlink(missing_ok=True)
+        path.symlink_to(tmp_path / other)
+        with pytest.raises(ConfigError) as raised:
+            load(arc, {})
+        assert str(raised.value) == f"{path}: cannot be read: {wrong}; give the configuration file"
+
+
+def test_lines_may_end_as_on_other_systems(tmp_path):
+    """CR LF and CR end a line as LF does."""
+    (tmp_path / "arc.conf").write_bytes(b"[a]\r\nx = 1\ry = 2\n")
+    conf = load(str(tmp_path / "arc.conf"), {})
+    assert [conf.get("a", "x"), conf.get("a", "y")] == ["1", "2"]
 
 
 def test_bytes_that_are_not_utf8_do_no_harm(tmp_path):

@@ -17,7 +17,7 @@ from other_users import acting_as
 
 from arcacct.errors import InputError
 from arcacct.files import safe_open
-from arcacct.files.safe_open import open_directory, open_parent, private, read_file
+from arcacct.files.safe_open import open_directory, open_parent, private, read_file, read_regular
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -217,6 +217,31 @@ def test_only_plain_files_are_read(home):
     for name in ("pipe", "device", "odd_device", "socket", "folder", "link"):
         with pytest.raises(InputError, match=f"{home}/{name}"):
             read_file(str(home / name), 10)
+
+
+def test_a_file_that_an_option_names_is_regular_and_bounded(tmp_path):
+    """A pipe without a writer is not waited for, and a device is not opened; a link to a file is followed."""
+    os.mkfifo(tmp_path / "pipe")
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind(str(tmp_path / "socket"))
+    (tmp_path / "file").write_bytes(b"x" * 100)
+    (tmp_path / "link").symlink_to("file")
+    assert read_regular(str(tmp_path / "link"), 100) == b"x" * 100
+    for path, wrong in (
+        ("pipe", "a pipe, not a regular file"),
+        ("socket", "a socket, not a regular file"),
+        ("/dev/zero", "a device, not a regular file"),
+        (".", "Is a directory"),
+        ("nothing", "No such file or directory"),
+    ):
+        with pytest.raises(OSError, match=wrong) as raised:
+            read_regular(str(tmp_path / path))
+        assert raised.value.filename == str(tmp_path / path)
+    with pytest.raises(OSError, match="larger than 0 MiB"):
+        read_regular(str(tmp_path / "file"), 99)
+    # A file of the kernel has content and no size.
+    with pytest.raises(OSError, match="larger than 0 MiB"):
+        read_regular("/proc/self/maps", 99)
 
 
 def test_what_root_alone_may_read_stays_his(public_dir, home):

@@ -194,6 +194,10 @@ def test_an_export_that_is_no_file_or_too_large_is_refused(tmp_path) -> None:
     large.write_text("VO,Nov 2026\natlas,9\n")
     os.truncate(large, 8 * 2**20 + 1)
 
-    for path, says in ((pipe, "not a regular file"), (large, "larger than 8 MiB"), (tmp_path, "Is a directory")):
+    for path, says in (
+        (pipe, "a pipe, not a regular file"),
+        (large, "larger than 8 MiB"),
+        (tmp_path, "Is a directory"),
+    ):
         with pytest.raises(InputError, match=says):
             read_portal(str(path), NOVEMBER)

@@ -469,8 +469,8 @@ def test_what_is_no_file_is_refused_at_once(site) -> None:
     written(large, "Site\t")
     os.truncate(large, 64 * 2**20 + 1)
     says = {
-        pipe: "not a regular file",
-        pathlib.Path("/dev/zero"): "not a regular file",
+        pipe: "a pipe, not a regular file",
+        pathlib.Path("/dev/zero"): "a device, not a regular file",
         site.path: "Is a directory",
         large: "larger than 64 MiB; export one month at a time",
         site.path / "nothing": "No such file",

@@ -9,6 +9,8 @@ import os
 import shutil
 import socket
 import ssl
+import subprocess
+import sys
 from contextlib import closing, suppress
 
 import pytest
@@ -17,6 +19,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from scripted_receiver import ConnectProxy, Say, ScriptedReceiver, say, server_context
 
+from arcacct import tls
 from arcacct.errors import ConfigError, CredentialError
 from arcacct.publishing.plugin import Answer, Outcome
 from arcacct.publishing.transport import Request, TimeoutPolicy, Transport
@@ -72,18 +75,68 @@ def test_bytes_arrive_as_they_were_given(session, receiver):
     assert heard.headers["accept-encoding"] == "identity"
 
 
-def test_the_environment_has_no_say(session_of, receiver, monkeypatch, tmp_path):
-    """Proxies, CA bundles and passwords of whoever runs the command change nothing."""
-    for name in ("https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY"):
-        monkeypatch.setenv(name, "http://127.0.0.1:9")
-    for name in ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"):
-        monkeypatch.setenv(name, str(tmp_path / "missing.pem"))
+ASKING = """
+import sys
+from arcacct.publishing.transport import Request, TimeoutPolicy, Transport
+from arcacct.targets.apel.ams import classify_ams
+from arcacct.tls import tls_context
+url, cert, key, ca_dir, proxy = sys.argv[1:]
+context = tls_context(cert, key, ca_dir=ca_dir or None, system_store=not ca_dir)
+session = Transport(context, proxy=proxy or None, timeouts=TimeoutPolicy(5, 5, backoff_s=()))
+answer = session.request(Request("POST", url + "/x", {}, b"{}"), classify_ams)
+print(answer.kind.name, answer.text)
+"""
+
+
+def asked(receiver, host, environment: dict[str, object], ca_dir: str = "", proxy: str = "") -> str:
+    """The answer to a request of a process of its own: libraries read the environment when they are loaded."""
+    done = subprocess.run(
+        [sys.executable, "-c", ASKING, receiver.url, *host, ca_dir, proxy],
+        env={**os.environ, **{name: str(value) for name, value in environment.items()}},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return done.stdout
+
+
+def test_the_environment_does_not_decide_whom_we_trust(authority, host, receiver, tmp_path):
+    """With ca_system=yes the system's CAs are trusted, and not those that variables name."""
+    openssl = tmp_path / "openssl.cnf"
+    openssl.write_text(
+        "openssl_conf = init\n[init]\nssl_conf = tls\n[tls]\nsystem_default = us\n"
+        f"[us]\nVerifyMode =\nVerifyCAFile = {authority.ca_file}\n"
+    )
+    for environment in (
+        {"SSL_CERT_FILE": authority.ca_file},
+        {"SSL_CERT_DIR": authority.ca_dir},
+        {"REQUESTS_CA_BUNDLE": authority.ca_file, "CURL_CA_BUNDLE": authority.ca_file},
+        {"OPENSSL_CONF": openssl, "PYTHONHTTPSVERIFY": 0},
+    ):
+        assert "NOT_AUTHORISED_OR_MISCONFIGURED" in (answer := asked(receiver, host, environment)), environment
+        assert "its certificate cannot be verified" in answer
+    assert receiver.heard == []
+
+
+def test_the_environment_does_not_decide_where_records_go(authority, host, receiver, proxy, tmp_path):
+    """No proxy, login or CA of the caller is used, nothing tells the keys of TLS, and NO_PROXY avoids no proxy."""
     netrc = tmp_path / "netrc"
     netrc.write_text("machine localhost login me password secret\n")
-    monkeypatch.setenv("NETRC", str(netrc))
-    receiver.script = [say(200, STORED)]
-    assert session_of(backoff_s=()).request(post(receiver), classify_ams).kind == Outcome.ACCEPTED
-    assert "authorization" not in receiver.heard[0].headers
+    environment: dict[str, object] = {
+        **dict.fromkeys(("http_proxy", "https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY"), "http://127.0.0.1:9"),
+        **dict.fromkeys(("SSL_CERT_FILE", "SSL_CERT_DIR"), tmp_path / "missing.pem"),
+        **dict.fromkeys(("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"), tmp_path / "missing.pem"),
+        "NETRC": netrc,
+        "SSLKEYLOGFILE": tmp_path / "keys",
+    }
+    receiver.script = [say(200, STORED)] * 2
+    assert asked(receiver, host, environment, authority.ca_dir).startswith("ACCEPTED")
+    assert proxy.connections == 0
+    around = {"NO_PROXY": "*", "no_proxy": "localhost"}
+    assert asked(receiver, host, around, authority.ca_dir, f"http://localhost:{proxy.port}").startswith("ACCEPTED")
+    assert proxy.connections == 1
+    assert [{"authorization", "proxy-authorization"} & {*heard.headers} for heard in receiver.heard] == [set(), set()]
+    assert not (tmp_path / "keys").exists() or not (tmp_path / "keys").read_bytes()
 
 
 @pytest.mark.parametrize(
@@ -487,7 +540,8 @@ def test_a_ca_file_is_enough(authority, host):
 
 def test_the_system_store_is_an_offer(authority, host, monkeypatch):
     """AMS is certified by a public CA: the system's store is trusted if it is asked for, not otherwise."""
-    monkeypatch.setenv("SSL_CERT_FILE", authority.ca_file)
+    monkeypatch.setattr(tls, "SYSTEM_DIRECTORIES", ())
+    monkeypatch.setattr(tls, "SYSTEM_FILES", (f"{authority.ca_file}.missing", authority.ca_file))
     assert tls_context(*host, system_store=True).get_ca_certs()
     assert not tls_context(*host, ca_dir=authority.ca_dir).get_ca_certs()
 
@@ -512,8 +566,8 @@ def test_of_the_systems_store_is_read_what_is_needed(
     with open(authority.ca_file) as one:
         pem = one.read()
     file.write_text(pem * 2 if file.name == "more.crt" else pem)
-    monkeypatch.setenv("SSL_CERT_DIR", str(directory))
-    monkeypatch.setenv("SSL_CERT_FILE", str(file))
+    monkeypatch.setattr(tls, "SYSTEM_DIRECTORIES", (str(tmp_path / "none"), str(directory)))
+    monkeypatch.setattr(tls, "SYSTEM_FILES", (str(file),))
     context = tls_context(*host, system_store=True)
     assert bool(context.get_ca_certs()) == is_read
     receiver.script = [say(200, STORED)]
@@ -540,6 +594,15 @@ def test_a_broken_ca_file_is_named(host, tmp_path):
     path.write_text("nothing\n")
     with pytest.raises(ConfigError, match=str(path)):
         tls_context(*host, ca_file=str(path))
+
+
+@pytest.mark.parametrize("place", ["cert", "key", "ca_file"])
+def test_no_pipe_is_waited_for(authority, host, tmp_path, place):
+    """OpenSSL would open it, and wait for its writer."""
+    os.mkfifo(tmp_path / "pipe")
+    files = {"cert": host.cert_path, "key": host.key_path, "ca_file": authority.ca_file, place: str(tmp_path / "pipe")}
+    with pytest.raises(ConfigError if place == "ca_file" else CredentialError, match=r"pipe: cannot be read \(a pipe"):
+        tls_context(files["cert"], files["key"], ca_file=files["ca_file"])
 
 
 def test_wrong_credentials_are_named_before_anyone_is_asked(authority, host, rsa_host, tmp_path):

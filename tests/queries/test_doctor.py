@@ -26,6 +26,7 @@ from in_process import said
 from other_users import acting_as, public_dir
 from scripted_receiver import ScriptedReceiver, server_context
 
+from arcacct import tls
 from arcacct.arex import resident
 from arcacct.arex.resident import RecorderLock
 from arcacct.arex.spool_replay import LauncherSettings, launcher_settings
@@ -450,8 +451,10 @@ def test_a_key_that_cannot_be_used_keeps_from_asking(tmp_path, box) -> None:
 
 def test_a_system_without_authorities(tmp_path, box, monkeypatch) -> None:
     """AMS has a certificate of a web CA: ca_system=yes is of no use where there is none."""
-    monkeypatch.setenv("SSL_CERT_DIR", str(tmp_path))
-    monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "none"))
+    monkeypatch.setattr(tls, "SYSTEM_DIRECTORIES", (str(tmp_path / "none"), str(tmp_path)))
+    monkeypatch.setattr(tls, "SYSTEM_FILES", (str(tmp_path / "none"),))
+    monkeypatch.setenv("SSL_CERT_FILE", box.ca_file)
+    monkeypatch.setenv("SSL_CERT_DIR", box.ca_dir)
     site = Clinic(tmp_path, box, APEL.replace("ca_system=no\n", ""))
     one = about(site.verdicts(), "CAs of the system")
     assert (one.severity, "ca-certificates" in one.advice) == (WARNING, True)

@@ -75,7 +75,7 @@ def test_what_is_no_file_is_not_waited_for(tmp_path) -> None:
     """A pipe without a writer."""
     os.mkfifo(tmp_path / "pipe")
 
-    with pytest.raises(InputError, match="pipe: not a regular file"):
+    with pytest.raises(InputError, match="pipe: cannot be read: a pipe, not a regular file; give"):
         pledges(str(tmp_path / "pipe"), (2026, 11))
 
 

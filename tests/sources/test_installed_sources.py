@@ -56,11 +56,11 @@ def site(tmp_path) -> Site:
     return made
 
 
-def run(site: Site, *arguments: object) -> subprocess.CompletedProcess[str]:
+def run(site: Site, *arguments: object, path: str = "") -> subprocess.CompletedProcess[str]:
     """A command in a process of its own, that finds what is installed."""
     done = subprocess.run(
         [sys.executable, "-m", "arcacct", "--config", f"{site.path}/arc.conf", *map(str, arguments)],
-        env={**os.environ, "PYTHONPATH": f"{site.path.parent}/packages"},
+        env={**os.environ, "PYTHONPATH": path or f"{site.path.parent}/packages"},
         text=True,
         capture_output=True,
         check=False,
@@ -209,6 +209,9 @@ def test_a_place_is_known_from_its_first_slice_on(site, tmp_path) -> None:
     [
         ("slots", ("import csv", "import nothing_of_this_name"), "cannot be loaded: ModuleNotFoundError"),
         ("slots", ("SOURCE =", "OTHER ="), "cannot be loaded: AttributeError"),
+        ("slots", ("SOURCE =", "SOURCE = ="), "cannot be loaded: SyntaxError"),
+        ("slots", ("SOURCE =", "raise SystemExit(0)\nSOURCE ="), "cannot be loaded: SystemExit: 0; reinstall it"),
+        ("slots", ("SOURCE =", "raise GeneratorExit\nSOURCE ="), "cannot be loaded: GeneratorExit"),
         ("slots", ("SlotsSource(BatchSystem", "repr(BatchSystem"), "cannot be used: SOURCE is a str, no LogSource"),
         ("slots", ("kind=NAME", 'kind="pbs"'), "kind of its BatchSystem is 'pbs': it must be 'slots'"),
         ("slots", ('lrms_names=("slots",)', 'lrms_names=("Slots",)'), "must be names in small letters"),
@@ -250,12 +253,73 @@ def test_two_packages_with_one_name(site, tmp_path) -> None:
     assert (done.returncode, "only one package may have this name" in done.stderr) == (78, True)
 
 
+@pytest.mark.parametrize(
+    ("damaged", "content", "said"),
+    [
+        ("entry_points.txt", b"[arcacct.sources]\n\xff\xfe\n", "the package foreign in {}: its entry_points.txt"),
+        ("entry_points.txt", b"[arcacct.sources]\nslots\n", "the package foreign in {}: its entry_points.txt"),
+        ("METADATA", b"Name: \xff\n", "a package in {}: its entry_points.txt"),
+    ],
+)
+def test_a_package_with_damaged_files_is_left_out(site, tmp_path, damaged, content, said) -> None:
+    """One line names it; the source of another package imports, and the help lists all the others."""
+    packages = tmp_path / "packages"
+    install(packages, "foreign", "foreign")
+    (packages / "foreign-1.0.dist-info" / damaged).write_bytes(content)
+    install(packages)
+    line = f"arcacct: {said.format(packages)} cannot be read: "
+    shown = run(site, "import", "--help")
+    assert (shown.returncode, shown.stderr.count("\n")) == (0, 1)
+    assert shown.stderr.startswith(line)
+    assert shown.stderr.endswith("; reinstall or uninstall this package\n")
+    assert re.search(r"^  slots +Import the jobs", shown.stdout, re.MULTILINE)
+    done = run(site, "import", "slots", tmp_path / "jobs.csv")
+    assert (done.returncode, "2 jobs added" in done.stdout, done.stderr.count(line)) == (0, True, 1), done.stderr
+    unknown = run(site, "import", "others", tmp_path / "jobs.csv")
+    assert (unknown.returncode, "No such command 'others'" in unknown.stderr, line in unknown.stderr) == (
+        64,
+        True,
+        True,
+    )
+
+
+def test_another_installation_of_a_package_further_down_the_path_is_not_used(site, tmp_path) -> None:
+    """Python imports from the first place; the second one may have another version, with another name."""
+    (tmp_path / "packages" / "below").mkdir()
+    install(tmp_path / "packages")
+    install(tmp_path / "packages" / "below", "former", text=block("python").replace("slots", "former"))
+    done = run(site, "import", "--help", path=f"{tmp_path}/packages:{tmp_path}/packages/below")
+    assert (done.returncode, "  slots " in done.stdout, "former" in done.stdout) == (0, True, False), done.stdout
+
+
+def test_a_package_that_exits_is_no_success(site, tmp_path) -> None:
+    """While it reads a line this costs the line; anywhere else the import ends with an error."""
+    packages = tmp_path / "packages"
+    reading = "    def run_of(self, line, unusable, place):\n"
+    assert reading in block("python")
+    text = block("python").replace(
+        reading, f"{reading}        if line.startswith('17,'):\n            raise SystemExit(0)\n"
+    )
+    install(packages, text=text)
+    done = run(site, "import", "slots", tmp_path / "jobs.csv")
+    assert (done.returncode, "1 job added" in done.stdout) == (65, True), done.stderr
+    assert "SystemExit: 0" in done.stderr
+    source = (packages / "arcacct_slots.py").read_text()
+    for ending, name in (("sys.exit(0)", "SystemExit: 0"), ("raise GeneratorExit", "GeneratorExit")):
+        (packages / "arcacct_slots.py").write_text(
+            f"import sys\n{source}\n\ndef job(*_):\n    {ending}\n\nSlotsSource.job = job\n"
+        )
+        done = run(site, "import", "slots", "--derive-again", tmp_path / "jobs.csv")
+        assert done.returncode == 70, done.stderr
+        assert f"arcacct: internal error: {name}" in done.stderr
+
+
 def test_built_in_sources_look_through_no_package(site, tmp_path) -> None:
     """With a built-in name the metadata of installed packages is not read; with another one it is."""
     program = (
         "import sys, importlib.metadata as metadata\n"
         "def refused(**_): raise RuntimeError('looked through')\n"
-        "metadata.entry_points = refused\n"
+        "metadata.distributions = refused\n"
         "from arcacct.cli.main import main\n"
         "main()\n"
     )

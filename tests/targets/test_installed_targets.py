@@ -89,8 +89,13 @@ def test_the_template_of_the_manual_publishes(site, tmp_path) -> None:
     ("text", "said"),
     [
         ("import nothing_of_this_name\n", "cannot be loaded: ModuleNotFoundError"),
-        ("KIND = None\nPLUGIN = None\n", "cannot be loaded: AttributeError"),
-        ("from arcacct.targets.sgas.options import KIND\nPLUGIN = 1\n", "is for [arex/jura/sgas]"),
+        ("KIND =\n", "cannot be loaded: SyntaxError"),
+        ("raise SystemExit(0)\n", "cannot be loaded: SystemExit: 0; reinstall it"),
+        ("raise GeneratorExit\n", "cannot be loaded: GeneratorExit"),
+        ("PLUGIN = None\n", "cannot be loaded: AttributeError"),
+        ("KIND = None\nPLUGIN = None\n", "cannot be used: KIND is a NoneType, no TargetKind"),
+        ("from arcacct.targets.sgas.options import KIND\nPLUGIN = 1\n", "cannot be used: it is for [arex/jura/sgas]"),
+        (f"{block('python')}PLUGIN = None\n", "cannot be used: PLUGIN is a NoneType, no class"),
     ],
 )
 def test_a_package_that_cannot_be_used(site, tmp_path, text, said) -> None:
@@ -106,15 +111,62 @@ def test_two_packages_for_one_kind(site, tmp_path) -> None:
     install(tmp_path / "packages")
     install(tmp_path / "packages", "another", "other_lines")
     done = run(site, "publish")
-    assert (done.returncode, "only one package may provide it" in done.stderr) == (78, True)
+    assert (done.returncode, "only one package may have this name" in done.stderr) == (78, True)
+
+
+def test_a_package_with_a_damaged_file_is_left_out(site, tmp_path) -> None:
+    """One line names it, and the target of another package publishes."""
+    packages = tmp_path / "packages"
+    install(packages, "foreign", "foreign")
+    (packages / "foreign-1.0.dist-info" / "entry_points.txt").write_bytes(b"[arcacct.targets]\n\xff\n")
+    install(packages)
+    done = run(site, "publish", "--since", "1970-01-01")
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.count(f"arcacct: the package foreign in {packages}: its entry_points.txt cannot be read: ") == 1
+    assert len(lines(site)) == 3
+
+
+@pytest.mark.parametrize("place", ["__init__", "send", "accept"])
+def test_a_target_that_exits_is_an_error_and_stops_no_other(site, tmp_path, place) -> None:
+    """While its sender is made, while a message is sent, or while its records are judged."""
+    text = {
+        "__init__": ("self.folder, self.destination = target.path, target.url", "raise SystemExit(0)"),
+        "send": ("os.fsync(file.fileno())", "raise SystemExit(0)"),
+        "accept": ("notes = []", "raise SystemExit(0)"),
+    }
+    install(tmp_path / "packages", text=block("python").replace(*text[place]))
+    (site.path / "messages").mkdir()
+    with (site.path / "arcacct.conf").open("a") as file:
+        file.write(f"urbatchsize=1\n[arcacct/directory:d]\npath={site.path}/messages\ngocdb_name=SITE\n")
+    done = run(site, "publish", "--since", "1970-01-01")
+    assert done.returncode == 70, done.stderr
+    assert "lines:archive: internal error: SystemExit: 0; please report it" in done.stderr
+    assert not list((site.path / "out").glob("*.jsonl"))
+    assert [path for path in (site.path / "messages").rglob("*") if path.is_file()]
+    assert "SystemExit: 0" in run(site, "status").stdout
+
+
+def test_a_target_that_exits_stops_no_other_of_its_receiver(site, tmp_path) -> None:
+    """Both are done by one thread, one after the other."""
+    exits = (
+        "    @property\n    def folded(self):\n        if self.target.name == 'lines:archive':\n"
+        "            raise SystemExit(0)\n        return super().folded\n\n    def records("
+    )
+    install(tmp_path / "packages", text=block("python").replace("    def records(", exits))
+    with (site.path / "arcacct.conf").open("a") as file:
+        file.write(f"\n[arcacct/lines:second]\npath={site.path}/out\n")
+    done = run(site, "publish", "--since", "1970-01-01")
+    assert done.returncode == 70, done.stderr
+    assert "lines:archive: internal error: SystemExit: 0; please report it" in done.stderr
+    assert len(lines(site)) == 3
 
 
 def test_built_in_targets_look_through_no_package(tmp_path) -> None:
     """With blocks of ours alone the metadata of installed packages is not read."""
     program = (
         "import sys, importlib.metadata as metadata\n"
-        "def refused(**_): raise AssertionError('looked through')\n"
-        "metadata.entry_points = refused\n"
+        "def refused(): raise AssertionError('looked through')\n"
+        "metadata.distributions = refused\n"
         "from arcacct.config.parser import load\n"
         "from arcacct.targets import kinds\n"
         "conf = load(sys.argv[1], {})\n"

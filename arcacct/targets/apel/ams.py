@@ -17,6 +17,7 @@ from cryptography.x509.oid import PublicKeyAlgorithmOID
 
 from arcacct import secrecy
 from arcacct.errors import CredentialError
+from arcacct.files.safe_open import read_regular
 from arcacct.publishing.ledger import Message
 from arcacct.publishing.plugin import (
     TEXT_LIMIT,
@@ -257,8 +258,7 @@ def signing_pair(
 
 def _read(path: str, option: str) -> bytes:
     try:
-        with open(path, "rb") as file:
-            return file.read()
+        return read_regular(path)
     except OSError as exc:
         raise CredentialError(f"{path}: cannot be read ({exc.strerror}); set {option}, or run as its owner") from exc
 
