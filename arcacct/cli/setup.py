@@ -14,7 +14,7 @@ from arcacct.cli.status import COLOURS
 from arcacct.cli.tables import TOLD, format_option
 from arcacct.cli.tables import show as show_rows
 from arcacct.cli.targets import most_severe
-from arcacct.config.check import check
+from arcacct.config.check import LAUNCHERS, check
 from arcacct.config.options import errors
 from arcacct.config.parser import load
 from arcacct.errors import ConfigError, UsageError
@@ -68,7 +68,8 @@ def setup(ctx: click.Context, *, only_check: bool, form: str, write: bool, launc
 
 
 def _site(ctx: click.Context, launcher: str | None) -> Site:
-    return Site(next_start(ctx), ctx.obj["database"], launcher=launcher)
+    usual = next(filter(os.path.exists, LAUNCHERS), LAUNCHERS[-1])
+    return Site(next_start(ctx), ctx.obj["database"], launcher=launcher or usual)
 
 
 def _write(site: Site, found: list[SetupStep], *, yes: bool) -> None:
@@ -92,7 +93,7 @@ def _write(site: Site, found: list[SetupStep], *, yes: bool) -> None:
         (
             "# Written by `arcacct setup --write`. To undo: remove this file and restart A-REX.",
             "[arex]",
-            *callout_lines(site.launcher, site.release),
+            *callout_lines(site.launchers[0], site.release),
             "",
         )
     )

@@ -81,7 +81,7 @@ def pair_findings(target: Target) -> list[tuple[str, Finding]]:
         return [("x509_host_key", data)]
     found = []
     if stat.S_IMODE(os.stat(key).st_mode) & 0o077:
-        text = f"{key} can be read by users other than its owner; chmod 600 it"
+        text = f"{key} can be read by users other than its owner; chmod 600 {key}"
         found.append(("x509_host_key", Finding(WARNING, text)))
     if not isinstance(_certificate(cert), Finding):
         try:

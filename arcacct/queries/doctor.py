@@ -41,10 +41,10 @@ def state(site: Site) -> Iterator[Check]:
 
 
 def monitored(site: Site, found: Health, limits: Thresholds) -> list[Check]:
-    """What `arcacct status` and `metrics` show: what stops A-REX or counts a job twice, and what the databases tell."""
-    manual = "reference/configuration.md"
-    wrong = (one for one in doctor_checks.configuration(site) if one.severity == CRITICAL)
-    return [*(one._replace(manual=manual) for one in wrong), *health_checks.judge(found, limits)]
+    """What `arcacct status` and `metrics` show: errors of the configuration, and what the databases tell."""
+    about = (*doctor_checks.configuration(site), *doctor_checks.states(site))
+    wrong = [one._replace(manual="reference/configuration.md") for one in about if one.severity == CRITICAL]
+    return [*wrong, *health_checks.judge(found, limits)]
 
 
 def spools_of(site: Site) -> Iterator[Check]:

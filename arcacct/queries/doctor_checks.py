@@ -17,7 +17,7 @@ from cryptography import x509
 
 from arcacct.config import credentials as config_credentials
 from arcacct.config import options, parser
-from arcacct.config.check import LAUNCHERS, check_text
+from arcacct.config.check import check_text
 from arcacct.config.credentials import Finding
 from arcacct.config.options import Kinds, Problem, TransportOptions
 from arcacct.config.options import targets as found_targets
@@ -135,7 +135,7 @@ class Site:
         """
         ``conf``: the configuration as the next start of A-REX reads it. ``database`` of the command line wins.
 
-        ``launcher``: that of callouts which are not written yet, where it is not at its usual place. ``limit_s``: how
+        ``launcher``: that of callouts which are not written yet; ``None``: nothing is planned. ``limit_s``: how
         long one question to a receiver may take. ``now``: UTC seconds, ``None`` for the present. The others are where
         this host's state is read.
         """
@@ -167,18 +167,12 @@ class Site:
         """The release of A-REX that starts next."""
         return release(self.conf)
 
-    @cached_property
-    def launcher(self) -> str:
-        """The program of our callouts, or of those that are to be written."""
-        if self.callouts:
-            return self.callouts[0].program
-        return self._launcher or next(filter(os.path.exists, LAUNCHERS), LAUNCHERS[-1])
-
     @property
     def launchers(self) -> tuple[str, ...]:
         """The programs of our callouts, or the one of those that are to be written; none without A-REX."""
-        programs = dict.fromkeys((self.launcher, *(one.program for one in self.callouts)))
-        return () if self.is_without_arex else tuple(programs)
+        programs = dict.fromkeys(one.program for one in self.callouts)
+        planned = () if self.is_without_arex or self._launcher is None else (self._launcher,)
+        return tuple(programs) or planned
 
     @cached_property
     def problems(self) -> list[Problem]:
@@ -436,15 +430,15 @@ def states(site: Site) -> Iterator[Check]:
         try:
             started = site.started
         except (OSError, ConfigError) as error:
-            yield Check("callouts", UNKNOWN, f"cannot look whether A-REX was started with them: {error}")
+            yield Check("A-REX", UNKNOWN, f"cannot look whether it was started with the callouts: {error}")
         else:
             now = [] if started is None else callouts(started)
             if started is not None and (lacking := {*map(_calls, site.callouts)} - {*map(_calls, now)}):
                 states = ", ".join(one.state for one in site.callouts if _calls(one) in lacking)
-                detail = f"they are in the configuration, and A-REX was started without them ({site.run_time_conf})"
+                detail = f"was started without the callouts that are in the configuration ({site.run_time_conf})"
                 if now:
-                    detail = f"A-REX was started without the present lines for {states} ({site.run_time_conf})"
-                yield Check("callouts", CRITICAL, detail, f"restart A-REX: {RESTART}", CONF)
+                    detail = f"was started without the present callouts for {states} ({site.run_time_conf})"
+                yield Check("A-REX", CRITICAL, detail, f"restart A-REX: {RESTART}", CONF)
         if not any(wrong_callouts(site.conf, site.release)):
             found = ", ".join(one.state for one in site.callouts)
             yield Check("callouts", OK, f"{found}: with options that cannot harm a job")
@@ -459,13 +453,13 @@ def _calls(callout: Callout) -> tuple[str, str]:
 
 
 _BATCH_SYSTEMS = {
-    "sacct": "arcacct import slurm --run --since DATE",
-    "condor_history": "arcacct import htcondor --run --since DATE",
-    "qacct": "arcacct import gridengine $SGE_ROOT/default/common/accounting",
-    "pbsnodes": "arcacct import pbs /var/spool/pbs/server_priv/accounting",
-    "bacct": "arcacct import lsf --cluster NAME $LSB_SHAREDIR/NAME/logdir/lsb.acct",
+    "sacct": ("slurm", "arcacct import slurm --run --since DATE"),
+    "condor_history": ("condor", "arcacct import htcondor --run --since DATE"),
+    "qacct": ("sge", "arcacct import gridengine $SGE_ROOT/default/common/accounting"),
+    "pbsnodes": ("pbs", "arcacct import pbs /var/spool/pbs/server_priv/accounting"),
+    "bacct": ("lsf", "arcacct import lsf --cluster NAME $LSB_SHAREDIR/NAME/logdir/lsb.acct"),
 }
-"""By the program that shows that a host has a batch system: the command that imports its jobs."""
+"""By the program that shows that a host has a batch system: ARC's name of it, and the command that imports its jobs."""
 
 
 def history(site: Site) -> Iterator[Check]:
@@ -476,7 +470,9 @@ def history(site: Site) -> Iterator[Check]:
         return
     if site.is_without_arex:
         if site.health is not None and site.health.recorded is not None and not site.health.recorded.jobs:
-            found = [command for program, command in _BATCH_SYSTEMS.items() if shutil.which(program)]
+            ours = (site.conf.get("lrms", "lrms") or "").split()[:1]
+            systems = _BATCH_SYSTEMS.items()
+            found = [command for program, (lrms, command) in systems if shutil.which(program) or ours == [lrms]]
             advice = " or ".join(f"`{one}`" for one in found) or "`arcacct import --help` lists the batch systems"
             detail = "no job is recorded, and without A-REX only an import of a batch system records any"
             yield Check("history", CRITICAL, detail, f"{advice}; then start it by a timer", CONF)

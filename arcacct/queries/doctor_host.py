@@ -181,7 +181,7 @@ def _run(site: Site, program: str) -> Check:
         return Check("launcher", CRITICAL, detail, ANEW, CONF)
     if os.path.basename(program) != OLD_PROGRAM and launcher_settings(program) is None:
         detail = f"{program} ran, and is not the launcher of arcacct: whether it records is unknown"
-        return Check("launcher", UNKNOWN, detail, "compare it with etc/arcacct-hook, or use a copy of that", CONF)
+        return Check("launcher", UNKNOWN, detail, "compare it with etc/arcacct-hook, or use a copy of that")
     return Check("launcher", OK, f"{program} ran in {took_s:.2f} s")
 
 

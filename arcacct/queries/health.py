@@ -120,8 +120,8 @@ class Health(NamedTuple):
     targets: tuple[TargetState, ...]
     certificates: dict[str, int | None]
     """By file: when it ends; ``None``: it cannot be read."""
-    refused: tuple[str, ...] = ()
-    """What a run would refuse of certificates and keys, and after a semicolon what to do."""
+    refused: tuple[tuple[str, str], ...] = ()
+    """What a run would refuse: ``certificate`` or ``key``, why, and after a semicolon what to do."""
     former: tuple[FormerPublisher, ...] = ()
     """What jura-ng published to the receivers of the targets."""
     doubts: tuple[DatabaseMismatch, ...] = ()
@@ -346,17 +346,19 @@ def _certificates(settings: Settings) -> dict[str, int | None]:
     return found
 
 
-def _refused(settings: Settings, ends: Mapping[str, int | None], now: int) -> tuple[str, ...]:
+def _refused(settings: Settings, ends: Mapping[str, int | None], now: int) -> tuple[tuple[str, str], ...]:
     """What a run would refuse of certificates and keys, each once; what this user may not read is left out."""
-    found: dict[str, None] = {}
+    found: dict[tuple[str, str], None] = {}
     for target in settings.targets:
         shown = target.credentials()
         if shown is None or any(map(_is_hidden, (shown.x509_host_cert, shown.x509_host_key))):
             continue
-        wrong = [one for _option, one in pair_findings(target)]
+        wrong = pair_findings(target)
         if ends[shown.x509_host_cert] is None:
-            wrong += certificate_findings(shown.x509_host_cert, now)
-        found |= {one.text: None for one in wrong if one.severity == ERROR}
+            wrong += [("x509_host_cert", one) for one in certificate_findings(shown.x509_host_cert, now)]
+        for option, one in wrong:
+            if one.severity == ERROR:
+                found["key" if option == "x509_host_key" else "certificate", one.text] = None
     return tuple(found)
 
 

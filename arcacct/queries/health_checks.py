@@ -447,17 +447,16 @@ def _spool(found: Health, limits: Thresholds) -> Iterator[Check]:
         _each_launcher(lambda one: one.astray.oldest_s),
     ),
 )
-def _launcher_spools(found: Health, limits: Thresholds) -> Iterator[Check]:
+def _launcher_spools(found: Health, _limits: Thresholds) -> Iterator[Check]:
     for launcher in found.launchers:
         if launcher.places:
             astray, places = launcher.astray, " and ".join(launcher.places)
-            severity = max(WARNING, _waits(astray, found.now, limits))
             text = f"{launcher.path} spools in {places}, which no sweep reads: {_events(found.now, astray)}"
             advice = (
                 "set spool_fallback= in [arcacct] to the same directory, or leave spool= of the launcher empty, and"
                 " run `arcacct sweep`"
             )
-            yield Check("launcher spool", severity, text, advice)
+            yield Check("launcher spool", CRITICAL, text, advice)
 
 
 def _waits(spool: Spooled, now: int, limits: Thresholds) -> int:
@@ -734,8 +733,8 @@ def _ends_of_certificates(found: Health, limits: Thresholds) -> Iterator[Check]:
             yield certificate_check(path, end, found.now, limits)
         elif os.path.exists(path) and not os.access(path, os.R_OK):
             yield Check("certificate", UNKNOWN, f"{path} cannot be read by {user_name(os.geteuid())}")
-    for text in found.refused:
-        yield advised("credentials", CRITICAL, text, CredentialError.exit_code)
+    for subject, text in found.refused:
+        yield advised(subject, CRITICAL, text, CredentialError.exit_code)
 
 
 @_check(

@@ -134,12 +134,14 @@ def _unit_state(unit: str) -> str | None:
 
 def _launcher(site: Site, checks: Sequence[Check]) -> Todo:
     advice = [one.advice for one in checks if one.severity != OK and one.subject != "permissions"]
-    folder = os.path.dirname(site.launcher)
+    if not site.launchers:
+        return (), ()
+    launcher, folder = site.launchers[0], os.path.dirname(site.launchers[0])
     is_meant = any(one.endswith("did you mean it?") for one in advice)
-    if is_meant or not (not os.path.exists(site.launcher) or any(one.startswith(doctor_host.ANEW) for one in advice)):
+    if is_meant or not (not os.path.exists(launcher) or any(one.startswith(doctor_host.ANEW) for one in advice)):
         return advice, ()
-    undo = f"rm {site.launcher} (only after no statecallout= line names it and A-REX was restarted)"
-    return (f"mkdir -p {shlex.quote(folder)}", *_replacing(site.launcher, resource("etc", "arcacct-hook"))), (undo,)
+    undo = f"rm {launcher} (only after no statecallout= line names it and A-REX was restarted)"
+    return (f"mkdir -p {shlex.quote(folder)}", *_replacing(launcher, resource("etc", "arcacct-hook"))), (undo,)
 
 
 def _replacing(launcher: str, source: str) -> tuple[str, ...]:
@@ -158,7 +160,7 @@ def _callouts(site: Site, checks: Sequence[Check]) -> Todo:
         return (), ()
     if site.callouts:
         return (*(("arcacct config check",) if any(wrong_callouts(site.conf, site.release)) else ()), RESTART), ()
-    lines = callout_lines(site.launcher, site.release)
+    lines = callout_lines(site.launchers[0], site.release)
     if site.release.major >= 7:
         place = callout_file(site.conf)
         return (f"# `arcacct setup --write` makes {place}:", "[arex]", *lines, RESTART), (f"rm {place}", RESTART)
