@@ -17,10 +17,18 @@ from hypothesis import strategies as st
 from arcacct import secrecy, wording
 from arcacct.database.schema import ACCOUNTING, in_memory
 from arcacct.records.recorder import escaped
-from arcacct.wording import count_of, sanitise_line, strip_control
+from arcacct.wording import count_of, sanitise_line, span_of, strip_control
 
 TOKEN = 'aB3/x+9&Qz"7w8e5r1t2y6u4i0o=='
 """As a token is, with characters that every encoding writes in its own way."""
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"), [(34559735, "399 d"), (2 * 86400 - 1, "47 h"), (7199, "119 min"), (119, "119 s"), (0, "0 s")]
+)
+def test_a_length_of_time_is_in_the_unit_that_a_person_reads(seconds, text) -> None:
+    """Whole units, and at least two of them, so that what is left out is less than half."""
+    assert span_of(seconds) == text
 
 
 @pytest.mark.parametrize(

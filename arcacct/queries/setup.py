@@ -27,6 +27,7 @@ from arcacct.queries import doctor, doctor_checks, doctor_host
 from arcacct.queries.doctor_checks import CONF, STORE, Site
 from arcacct.queries.health import BEFORE_LIVE, CRITICAL, OK, UNKNOWN, WARNING, Check, cannot_look, disk_check, disks
 from arcacct.targets import plugins
+from arcacct.wording import span_of
 
 PREFIX = "/opt/arcacct"
 """Where the launcher and the units of ``etc/`` expect the program."""
@@ -183,7 +184,7 @@ def _clock(site: Site) -> Iterator[SetupStep]:
             found = Check("clock", UNKNOWN, f"no job's file in {site.here.controldir} to compare with")
         yield SetupStep("clock", (found,))
         return
-    detail = f"{at} is from {ahead_s} s in the future: this host's clock is wrong, or was"
+    detail = f"{at} is from {span_of(ahead_s)} in the future: this host's clock is wrong, or was"
     advice = "set the clock (chronyc tracking, timedatectl), and see that chronyd or ntpd runs at boot"
     yield SetupStep("clock", (Check("clock", CRITICAL, detail, advice, CONF),), ("timedatectl",))
 

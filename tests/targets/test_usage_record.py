@@ -245,8 +245,8 @@ def test_the_recommended_document_is_read_as_ours(test_data: pathlib.Path, job: 
         ),
         OPTIONS._replace(vo_style="doc", start_time_source="lrms"),
     )
-    # Of the two hosts SGAS keeps the last: the sample wrote the primary first, we write it last. We charge nothing. It wrote
-    # the query of the URL of a file.
+    # Of the two hosts SGAS keeps the last: the sample wrote the primary first, we write it last. We charge nothing.
+    # The sample has the query of the URL of a file.
     differences = {name for name in sample if sample[name] != ours[name]}
     assert differences == {"charge", "host", "transfers", "vo_issuer"}
 
