@@ -107,6 +107,19 @@ def install_extra(extra: str) -> str:
     )
 
 
+def use_as(path: str, who: str = "the user of A-REX") -> str:
+    """
+    What to do where the system refuses a path: to run as ``who``, or, for root and the owner, what may refuse them.
+    """
+    try:
+        owner = os.stat(path).st_uid
+    except OSError:
+        owner = None
+    if os.geteuid() not in (0, owner):
+        return f"run as {who}"
+    return "check its mode, SELinux (ausearch -m avc), access lists (getfacl) and the mount (findmnt -T)"
+
+
 def cannot_load(error: ImportError) -> str:
     """What to say of a package that is installed and does not start, as with a shared library that is missing."""
     what = f"the package {error.name.partition('.')[0]}" if error.name else "a package"

@@ -15,7 +15,6 @@ from arcacct.wording import HIDDEN, SHORTEST, keep_secret
 
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 _BEFORE_PATH = re.compile(r"[^/?#]*")
-_PASSWORD = re.compile(r"(?<=://)([^/?#:@]*):[^/?#]*@")
 
 
 def keep(secret: str) -> None:
@@ -65,9 +64,21 @@ def without_login(url: str) -> str:
     return f"{scheme}{rest.partition(':')[0]}:{HIDDEN}" if _is_login(rest) else url
 
 
-def without_password(url: str) -> str:
-    """Return the URL of a user's file without its password, which a receiver of the record does not need."""
-    return _PASSWORD.sub(r"\1@", url) if type(url) is str and "@" in url else url
+def without_credentials(url: str) -> str:
+    """
+    Return the URL of a user's file without user, password and query: who reads a signed query can use it.
+
+    The path of a file in SRM stays, which is in the query (``?SFN=``). The view `v1_transfers` shows the same.
+    """
+    if type(url) is not str or ("@" not in url and "?" not in url):
+        return url
+    scheme, colon, rest = url.partition("://")
+    if colon:
+        authority, slash, path = rest.partition("/")
+        url = f"{scheme}://{authority.rpartition('@')[2]}{slash}{path}"
+    place, _mark, query = url.partition("?")
+    is_path = place[:6].lower() == "srm://" and query[:4].lower() == "sfn="
+    return f"{place}?{query.partition('&')[0]}" if is_path else place
 
 
 def _is_login(text: str) -> bool:

@@ -83,6 +83,14 @@ def count_of(number: int, what: str) -> str:
     return f"{number} {what}{'es' if what.endswith(('s', 'x', 'ch', 'sh')) else 's'}"
 
 
+def span_of(seconds: float) -> str:
+    """``40 d``, ``5 h``, ``12 min``, ``90 s``: a length of time in whole units, at least two of the unit."""
+    for unit, size in (("d", 86400), ("h", 3600), ("min", 60)):
+        if seconds >= 2 * size:
+            return f"{int(seconds // size)} {unit}"
+    return f"{int(seconds)} s"
+
+
 def keep_secret(forms: Iterable[str]) -> None:
     """
     From now on `sanitise_line` hides these texts, in upper and lower case, and each part of PART characters or more.

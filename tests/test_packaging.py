@@ -13,6 +13,7 @@ import tarfile
 import tomllib
 import zipfile
 from email import message_from_bytes
+from importlib.util import find_spec
 from typing import NamedTuple
 
 import pytest
@@ -348,6 +349,76 @@ def test_the_program_beside_the_launcher_runs(prefix, tmp_path, start) -> None:
         check=False,
     )
     assert (done.returncode, done.stdout, done.stderr) == (0, "arcacct, version 99\n", "")
+
+
+@pytest.fixture
+def outlived(prefix, tmp_path) -> pathlib.Path:
+    """An environment whose Python was replaced after arcacct was installed into it for another one."""
+    home = tmp_path / "opt arcacct"
+    base = getattr(sys, "_base_executable", sys.executable)
+    subprocess.run([base, "-m", "venv", "--without-pip", home], check=True)
+    shutil.copy(prefix / "bin" / "arcacct", home / "bin")
+    (site,) = prefix.glob("lib/python3*/site-packages")
+    shutil.copytree(site, home / "lib" / "python3.2" / "site-packages")
+    return home
+
+
+def run_outlived(home: pathlib.Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [home / "bin" / "arcacct", *arguments]
+    path = f"{os.path.dirname(getattr(sys, '_base_executable', sys.executable))}:/usr/bin:/bin"
+    return subprocess.run(command, env={"PATH": path}, capture_output=True, text=True, check=False)
+
+
+@pytest.mark.parametrize("how", ["newer", "gone"])
+def test_another_python_is_said_in_one_line_with_the_remedy(outlived, how) -> None:
+    """Also where the link to the Python of the environment leads nowhere: monitoring reads exit code 1 as a warning."""
+    if how == "gone":
+        (outlived / "bin" / "python3").unlink()
+        (outlived / "bin" / "python3").symlink_to("/nonexistent/python3.2")
+    now = f"{sys.version_info[0]}.{sys.version_info[1]}"
+
+    for arguments in (["publish"], ["node", "sample"], ["--config", "arc.conf", "sweep"]):
+        done = run_outlived(outlived, *arguments)
+        assert (done.returncode, done.stdout) == (70, "")
+        (line,) = done.stderr.splitlines()
+        assert f"{outlived}: installed for Python 3.2, but Python is now {now}; in a checkout" in line
+    status = run_outlived(outlived, "status", "--format", "nagios")
+    assert (status.returncode, status.stderr) == (3, "")
+    assert status.stdout == line.replace("arcacct: ", "UNKNOWN: ", 1) + "\n"
+
+
+@pytest.mark.skipif(find_spec("ensurepip") is None, reason="this Python has no ensurepip (Debian: python3-venv)")
+def test_the_command_against_another_python_repairs_the_environment(outlived, wheel_path) -> None:
+    """As it is printed, but that it installs the wheel, and takes dependencies from here."""
+    (outlived / "bin" / "python3").unlink()
+    (outlived / "bin" / "python3").symlink_to("/nonexistent/python3.2")
+    command = run_outlived(outlived, "sweep").stderr.partition("run: ")[2].rstrip()
+    assert command.endswith("pip install .")
+    subprocess.run(f"{command[:-1]} --quiet --no-deps --no-index {wheel_path}", shell=True, check=True)
+    (site,) = outlived.glob(f"lib/python3.{sys.version_info[1]}/site-packages")
+    (site / "dependencies.pth").write_text(f"{pathlib.Path(pytest.__file__).parent.parent}\n")
+
+    done = run_outlived(outlived, "--version")
+
+    assert (done.returncode, done.stdout, done.stderr) == (0, f"arcacct, version {arcacct.__version__}\n", "")
+
+
+def test_what_python_cannot_load_is_said_in_one_line(outlived) -> None:
+    """A dependency that is missing; of the packages, whose environment has no pip, the advice is to install them."""
+    (outlived / "lib" / "python3.2").rename(outlived / "lib" / "other")
+    (site,) = outlived.glob(f"lib/python3.{sys.version_info[1]}/site-packages")
+    site.rmdir()
+    (outlived / "lib" / "other" / "site-packages").rename(site)
+    (outlived / "versions").mkdir()
+
+    done = run_outlived(outlived, "publish")
+
+    assert (done.returncode, done.stdout) == (70, "")
+    assert (
+        f"{outlived}: Python 3.{sys.version_info[1]} cannot load it: No module named 'click'; install the"
+        in done.stderr
+    )
+    assert "Traceback" not in done.stderr
 
 
 def test_checkout_works_without_being_built(tmp_path) -> None:

@@ -6,18 +6,29 @@ import base64
 import html
 import json
 import threading
+from contextlib import closing
 from urllib.parse import quote
 
 import pytest
 from hostile_text import TEXT
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from arcacct import secrecy, wording
-from arcacct.wording import count_of, sanitise_line, strip_control
+from arcacct.database.schema import ACCOUNTING, in_memory
+from arcacct.records.recorder import escaped
+from arcacct.wording import count_of, sanitise_line, span_of, strip_control
 
 TOKEN = 'aB3/x+9&Qz"7w8e5r1t2y6u4i0o=='
 """As a token is, with characters that every encoding writes in its own way."""
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"), [(34559735, "399 d"), (2 * 86400 - 1, "47 h"), (7199, "119 min"), (119, "119 s"), (0, "0 s")]
+)
+def test_a_length_of_time_is_in_the_unit_that_a_person_reads(seconds, text) -> None:
+    """Whole units, and at least two of them, so that what is left out is less than half."""
+    assert span_of(seconds) == text
 
 
 @pytest.mark.parametrize(
@@ -168,6 +179,33 @@ def test_the_password_of_a_proxy_is_hidden_everywhere(url) -> None:
     )
     assert "s3cr" not in secrecy.without_login(url)
     assert secrecy.without_login(url).partition("@")[2] == url.partition("@")[2]
+
+
+_URLS = st.one_of(
+    st.text("s:/?@#&%a.1;=\n", max_size=40),
+    st.builds(
+        "{}://{}{}".format,
+        st.sampled_from(["https", "SRM", "srm", "", "a b"]),
+        st.text("ab:@.?", max_size=8),
+        st.text("/?&=@%#aSFNsfn", max_size=20) | st.just("/v2?SFN=/a&b@c/d?e"),
+    ),
+)
+
+
+@given(_URLS)
+@example("srm://u:p@se/v2?sfn=/a@b&sig=s")
+@example("https://u:p?q@se/f")
+def test_the_view_shows_of_the_url_of_a_file_what_is_sent(url) -> None:
+    """Plain SQL has no function of ours, so the view has the rule of its own; for any text both show the same."""
+    with closing(in_memory(ACCOUNTING)) as con:
+        con.execute("PRAGMA foreign_keys = OFF")
+        columns = [name for _id, name, _type, required, *_ in con.execute("PRAGMA table_info(AAR)") if required]
+        names = [name for name in columns if name not in {"RecordID", "JobID"}]
+        con.execute(
+            f"INSERT INTO AAR (RecordID, JobID, {', '.join(names)}) VALUES (1, 'job', {', '.join('1' for _ in names)})"
+        )
+        con.execute("INSERT INTO DataTransfers VALUES (1, ?, 1, 1, 1, 10)", (escaped(url),))
+        assert con.execute("SELECT url FROM v1_transfers").fetchall() == [(secrecy.without_credentials(url),)]
 
 
 def test_a_password_of_a_url_is_hidden_though_nobody_knew_it() -> None:

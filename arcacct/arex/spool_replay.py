@@ -19,7 +19,7 @@ from arcacct.config.paths import Places
 from arcacct.database.connection import Connection, make_durable
 from arcacct.database.location import spools
 from arcacct.database.schema import note, noted
-from arcacct.errors import InputError
+from arcacct.errors import InputError, use_as
 from arcacct.files.safe_open import Directory, open_directory
 from arcacct.records import recorder
 from arcacct.records.states import StateChange
@@ -277,7 +277,7 @@ def _spool_files(run: SweepRun, stack: ExitStack, left: set[str] | None) -> tupl
         except (OSError, InputError) as error:
             is_all = False
             why = error.strerror if isinstance(error, OSError) else error
-            run.complaints.append(f"{path}: cannot read the spool: {why}; run as the user of A-REX, or check its disk")
+            run.complaints.append(f"{path}: cannot read the spool: {why}; check its disk, and {use_as(path)}")
     return [file for _written_ns, file in sorted(found, key=lambda one: (one[0], one[1][1]))], copied, is_all
 
 

@@ -23,7 +23,7 @@ from arcacct.database.connection import Connection, shrink
 from arcacct.database.durable import refuse_maintenance
 from arcacct.database.location import spools
 from arcacct.database.schema import note
-from arcacct.errors import ArcacctError, InputError, StoreBusy
+from arcacct.errors import ArcacctError, InputError, StoreBusy, use_as
 from arcacct.records import recorder, unfinished, usage
 
 # One sweep: drain the spool, then compare the control directory with the database (DESIGN section 4).
@@ -63,7 +63,7 @@ def sweep(
         except OSError as error:
             raise InputError(
                 f"{error.filename or here.controldir}: cannot read the control directory: {error.strerror}; "
-                "run as the user of A-REX, and check [arex] controldir"
+                f"check [arex] controldir, and {use_as(here.controldir)}"
             ) from error
         if not stopping():
             unfinished.settle(run, arex_lookup)

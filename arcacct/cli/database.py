@@ -16,7 +16,7 @@ from arcacct.cli.pseudonyms import forget
 from arcacct.cli.queries import RATING
 from arcacct.cli.tables import TOLD, format_option
 from arcacct.cli.tables import show as show_table
-from arcacct.config.paths import Places
+from arcacct.config.paths import Places, refuse_of_arex
 from arcacct.database.access import (
     accounting,
     initialise,
@@ -343,6 +343,7 @@ def prune(
         without,
         present,
     )
+    refuse_of_arex(os.path.dirname(options.archive), here.controldir)
     with closing(read_accounting(here)) as con, closing(read_publishing(here)) as publishing:
         plan = retention.plan(con, publishing, options)
     if plan.first_end is None or plan.last_end is None:

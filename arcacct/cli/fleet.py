@@ -15,6 +15,7 @@ from arcacct.cli.progress import at_work, progress
 from arcacct.cli.stats import Periods, answer_lines, complain_of, in_period, named, order_of
 from arcacct.cli.stats import stats as of_one_ce
 from arcacct.cli.tables import TOLD, format_option, show, show_object
+from arcacct.config.paths import refuse_of_arex
 from arcacct.database import access
 from arcacct.database.query import QueryLimits
 from arcacct.errors import InputError, UsageError, install_extra
@@ -69,6 +70,8 @@ def export(ctx: click.Context, directory: str, site: str | None, ce: str | None,
     ce = ce or settings.hostname
     key_name(site, "--site")
     key_name(ce, "--ce")
+    if "://" not in directory:
+        refuse_of_arex(directory, settings.places.controldir)
     store = open_store(directory)
     store.make()
     from arcacct.export.writer import ExportOptions  # noqa: PLC0415

@@ -17,7 +17,7 @@ import click
 
 from arcacct import __version__, entry_points
 from arcacct.cli.console import block, print_error, print_line, report_error
-from arcacct.errors import ArcacctError, StoreError, UsageError, cannot_load
+from arcacct.errors import ArcacctError, StoreError, UsageError, cannot_load, use_as
 
 COMMANDS = {
     "setup": "Guide the installation: check everything before A-REX restarts, and show the next steps.",
@@ -65,7 +65,6 @@ _ADVICE = {
     errno.ENOLCK: "put the databases on a local disk, or start the lock service of that file system",
     errno.ENOENT: "check the path: its directory must exist, or it must be possible to create it",
     errno.ENOTDIR: "a part of this path is a file; name a directory",
-    errno.EACCES: "run as a user who may use it, usually root or the user of A-REX",
     errno.EROFS: "its file system is read-only: name another directory, or mount it read-write",
     errno.EMFILE: "raise the limit of open files (ulimit -n, LimitNOFILE)",
     errno.ENOMEM: "raise the limit of memory (ulimit -v, MemoryMax)",
@@ -195,6 +194,8 @@ def _of_system(error: BaseException) -> str:
         )
     if isinstance(error, OSError):
         advice = _ADVICE.get(error.errno or 0)
+        if error.errno == errno.EACCES:
+            advice = use_as(str(error.filename), "a user who may use it, usually root or the user of A-REX")
         return f"{error.filename or 'system'}: {error.strerror or error}{f'; {advice}' if advice else ''}"
     if isinstance(error, ImportError) and not isinstance(error, ModuleNotFoundError):
         return cannot_load(error)

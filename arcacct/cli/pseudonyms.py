@@ -18,7 +18,7 @@ from arcacct.cli.progress import STOPPED, progress, stop_on_signal
 from arcacct.config.settings import Settings
 from arcacct.database.access import accounting, open_publishing, read_accounting, read_publishing
 from arcacct.database.connection import Connection
-from arcacct.errors import ConfigError, InputError, UsageError
+from arcacct.errors import ConfigError, InputError, UsageError, use_as
 from arcacct.wording import count_of
 
 if TYPE_CHECKING:
@@ -101,7 +101,8 @@ def scope_of(found: Settings, user_dn: str | None, now: int) -> Scope:
         present = frozenset(job_id for job_id, _path, _stat in scan_status_files(found.places.controldir))
     except OSError as error:
         raise InputError(
-            f"{found.places.controldir}: cannot read the control directory: {error.strerror}; run as the user of A-REX"
+            f"{found.places.controldir}: cannot read the control directory: {error.strerror};"
+            f" {use_as(found.places.controldir)}"
         ) from error
     return pseudonymise.Scope(
         calendar.timegm((index // 12, index % 12 + 1, 1, 0, 0, 0)),

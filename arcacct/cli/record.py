@@ -18,7 +18,7 @@ from arcacct.config.parser import RUN_TIME_FILE, conf_d, find_conf, our_conf
 from arcacct.config.paths import Places, places
 from arcacct.database import access
 from arcacct.database.access import accounting
-from arcacct.errors import ConfigError, InputError, StoreBusy, UsageError
+from arcacct.errors import ConfigError, InputError, StoreBusy, UsageError, use_as
 from arcacct.wording import count_of
 
 TYPE_CHECKING = False
@@ -50,7 +50,7 @@ def record(ctx: click.Context, controldir: str, jobid: str, state: str) -> None:
     try:
         files = read_job(here.controldir, jobid, state)
     except OSError as error:
-        raise InputError(f"{error.filename}: cannot be read: {error.strerror}; run as the user of A-REX") from error
+        raise InputError(f"{error.filename}: cannot be read: {error.strerror}; {use_as(error.filename)}") from error
     if state == "DELETED":
         print_line(f"{jobid} DELETED: nothing to record, because a record outlives its job")
         return

@@ -48,7 +48,11 @@ _SHOWN = 20
     metavar="YYYY-MM",
     help="This month, repeatable; default: the month of jura-ng's last job, the one before, and the months on hold.",
 )
-@click.option("--arc", type=click.Choice(["6", "7"]), help="The target of jura-ng, if the database does not have it.")
+@click.option(
+    "--arc",
+    type=click.Choice(["6", "7"]),
+    help="The release of ARC whose jura-ng published; default: that of A-REX's database.",
+)
 @click.option(
     "--decline", is_flag=True, help="Leave jura-ng's sums at APEL and send ours in addition; your name is stored."
 )

@@ -30,8 +30,11 @@ AREX_WRITES = (
     "this is the file that A-REX writes, and A-REX loses rows if another program writes it; leave database= out, "
     "or set arex_writes_no_accounting=yes on a host where no A-REX writes it"
 )
+_AREX_KEEPS = "A-REX writes its own files into this directory of the control directory; choose a directory outside"
 STATUS_FOLDERS = ("accepting", "processing", "finished", "restarting")
 """Where A-REX keeps the status files of jobs, below the control directory."""
+_AREX_FOLDERS = (".", *STATUS_FOLDERS, "delegations", "jobs", "logs")
+"""Where A-REX writes below the control directory, and that itself."""
 GIVEN = "the command line"
 BY_DEFAULT = "ARC's default, because [arex] controldir is not set"
 """Who says where the control directory is."""
@@ -157,8 +160,8 @@ def places(conf: Conf | None, controldir: str | None = None, database: str | Non
     """
     The places of this host: those given, else those of the configuration, else ARC's defaults.
 
-    Raises ConfigError for a database that A-REX itself writes, a benchmark without type or value, and invalid rules
-    about VOs and claims.
+    Raises ConfigError for a place that is A-REX's own, a benchmark without type or value, and invalid rules about VOs
+    and claims.
     """
     if conf is None:
         conf = Conf("", "")
@@ -166,6 +169,9 @@ def places(conf: Conf | None, controldir: str | None = None, database: str | Non
     fallback = conf.get("arcacct", "spool_fallback")
     control = os.path.abspath(controldir or conf.get("arex", "controldir") or CONTROLDIR)
     alone = yes_or_no(conf.get("arcacct", "arex_writes_no_accounting") or "no") or False
+    for option, path, problem in misplaced_options(conf, control, database):
+        given = database and option == "database"
+        raise ConfigError(f"{path if given else _where(conf, 'arcacct', option)}: {problem}")
     origin = BY_DEFAULT
     if controldir:
         origin = GIVEN
@@ -173,8 +179,6 @@ def places(conf: Conf | None, controldir: str | None = None, database: str | Non
         origin = _where(conf, "arex", "controldir")
     configured = database or conf.get("arcacct", "database")
     path = os.path.abspath(configured) if configured else usual_database(control)
-    if configured and not alone and arex_writes(path, control):
-        raise ConfigError(f"{path if database else _where(conf, 'arcacct', 'database')}: {AREX_WRITES}")
     rules = job_rules(conf)
     return Places(
         control,
@@ -326,6 +330,33 @@ def vo_claim(text: str) -> tuple[str, str | None]:
             f"{text!r} is not a rule; write CLAIM or CLAIM ISSUER, like wlcg.groups https://iam.example.org/"
         )
     return words[0], (words[1] if len(words) == 2 else None)
+
+
+def misplaced_options(conf: Conf, controldir: str, database: str | None) -> Iterator[tuple[str, str, str]]:
+    """
+    The options of [arcacct] that name a place of A-REX's own: option, path and problem.
+
+    ``database`` of the command line takes the place of the option.
+    """
+    alone = yes_or_no(conf.get("arcacct", "arex_writes_no_accounting") or "no")
+    for option in ("database", "rehearsal", "spool_fallback"):
+        path = (database if option == "database" else None) or conf.get("arcacct", option)
+        if path and option == "database" and not alone and arex_writes(path, controldir):
+            yield option, path, AREX_WRITES
+        elif path and _is_of_arex(os.path.dirname(path) if option == "database" else path, controldir):
+            yield option, path, _AREX_KEEPS
+
+
+def refuse_of_arex(directory: str, controldir: str) -> None:
+    """Raise ConfigError if something of ours is to be written into a directory in which A-REX writes."""
+    if _is_of_arex(directory, controldir):
+        raise ConfigError(f"{directory}: {_AREX_KEEPS}")
+
+
+def _is_of_arex(directory: str, controldir: str) -> bool:
+    """By whatever name or link."""
+    below = os.path.relpath(os.path.realpath(directory), os.path.realpath(controldir))
+    return below.partition("/")[0] in _AREX_FOLDERS
 
 
 def arex_writes(database: str, controldir: str) -> bool:

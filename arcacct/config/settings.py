@@ -24,7 +24,7 @@ from arcacct.config.options import (
     targets,
 )
 from arcacct.config.parser import Conf, Option
-from arcacct.config.paths import AREX_WRITES, CONTROLDIR, Places, Validity, arex_writes, places
+from arcacct.config.paths import CONTROLDIR, Places, Validity, misplaced_options, places
 from arcacct.config.review import callouts, jura_targets, review
 from arcacct.config.values import (
     CPUWatts,
@@ -117,14 +117,13 @@ def examine(
     if not publishes:
         problems += _unwanted(conf, found)
         found = ()
-    path = database or conf.get("arcacct", "database")
     controldir = os.path.abspath(values["arex"]["controldir"] or CONTROLDIR)
-    if path and not ours["arex_writes_no_accounting"] and arex_writes(path, controldir):
-        line = None if database else conf.option("arcacct", "database")
+    for option, path, text in misplaced_options(conf, controldir, database):
+        line = None if database and option == "database" else conf.option("arcacct", option)
         if line is None:
-            problems.append(Problem(ERROR, path, None, None, None, AREX_WRITES))
+            problems.append(Problem(ERROR, path, None, None, None, text))
         else:
-            problems.append(Problem(ERROR, line.file, line.line, conf.blocks["arcacct"].name, "database", AREX_WRITES))
+            problems.append(Problem(ERROR, line.file, line.line, conf.blocks["arcacct"].name, option, text))
     problems += _contradicting(conf, "queue_benchmark", queue_benchmark, lambda one: one.queue)
     # Patterns of CPU models are compared in small letters; the cores of the site have no name.
     problems += _contradicting(conf, "node_benchmark", node_benchmark, lambda one: one.pattern.lower())

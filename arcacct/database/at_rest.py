@@ -8,7 +8,7 @@ from sqlite3 import Cursor
 from typing import Any
 
 from arcacct.database.connection import Connection, DatabaseError, connect, translated, uri
-from arcacct.errors import StoreBusy, StoreError
+from arcacct.errors import StoreBusy, StoreError, use_as
 
 _SETTLED_NS = 50_000_000
 """A file whose last change is as young may change again without a sign: clocks of file systems tick in 4 ms."""
@@ -91,8 +91,12 @@ def refuse_hidden(path: str) -> None:
         return
     if is_hidden:
         raise StoreError(
-            f"{path}: this user may not read it; run as its owner, or as a member of the group in read_group= of "
-            "[arcacct] (`arcacct db init`, run by the owner, gives it access)"
+            f"{path}: this user may not read it; "
+            + use_as(
+                path,
+                "its owner, or as a member of the group in read_group= of [arcacct] (`arcacct db init`, run by the"
+                " owner, gives it access)",
+            )
         )
 
 

@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 from arcacct.config.paths import Places
 from arcacct.database.connection import open_lock
-from arcacct.errors import InputError, SchemaError, StoreBusy, StoreError
+from arcacct.errors import InputError, SchemaError, StoreBusy, StoreError, use_as
 from arcacct.files.json_reader import parsed
 from arcacct.files.safe_open import TEMPORARY, open_directory
 
@@ -98,7 +98,7 @@ def header_of(path: str) -> Header:
     except FileNotFoundError:
         raise InputError(f"{path}: no such file; give the path of a database") from None
     except OSError as error:
-        raise InputError(f"{path}: cannot be read: {error.strerror}; run as the user of A-REX") from error
+        raise InputError(f"{path}: cannot be read: {error.strerror}; {use_as(path)}") from error
     if len(content) < _HEADER_BYTES or not content.startswith(_MAGIC):
         raise InputError(f"{path}: not an SQLite database; give the path of the accounting.db that A-REX writes")
     return Header(
@@ -210,7 +210,8 @@ def refuse_maintenance(database: str) -> None:
     try:
         fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
     except PermissionError as error:
-        raise StoreBusy(f"{path}: database maintenance may be running: {error.strerror}; run as its owner") from error
+        advice = use_as(path, "its owner")
+        raise StoreBusy(f"{path}: database maintenance may be running: {error.strerror}; {advice}") from error
     except OSError:
         # Missing file or directory: opening the database reports the problem.
         return

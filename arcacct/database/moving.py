@@ -10,7 +10,7 @@ from contextlib import ExitStack, closing, suppress
 from sqlite3 import DatabaseError, connect
 from typing import NamedTuple
 
-from arcacct.config.paths import AREX_WRITES, Places, arex_writes
+from arcacct.config.paths import AREX_WRITES, Places, arex_writes, refuse_of_arex
 from arcacct.database import access, durable, location
 from arcacct.database.access import refuse_unasked, require
 from arcacct.database.connection import open_for_reading
@@ -67,8 +67,8 @@ def check(here: Places, directory: str) -> str:
     """
     The new path of the accounting database, if it can be moved into the directory.
 
-    Raises UsageError for a directory that cannot be meant or has databases already, ConfigError for the one that A-REX
-    writes its own accounting into, and as `refuse_unasked` and `require` when there is nothing to move.
+    Raises UsageError for a directory that cannot be meant or has databases already, ConfigError for one that A-REX
+    writes into, and as `refuse_unasked` and `require` when there is nothing to move.
     """
     if not os.path.isabs(directory) or "\n" in directory:
         raise UsageError(f"{directory}: give the absolute path of a directory, like /var/lib/arcacct")
@@ -76,6 +76,7 @@ def check(here: Places, directory: str) -> str:
     new = os.path.join(directory, "accounting.db")
     if arex_writes(new, here.controldir):
         raise ConfigError(f"{new}: {AREX_WRITES}")
+    refuse_of_arex(directory, here.controldir)
     if os.path.realpath(new) == os.path.realpath(here.database):
         raise UsageError(f"{here.database}: the database is already there; give another directory")
     if not _is_noted(here, new):
@@ -276,9 +277,6 @@ def snapshots(here: Places, directory: str) -> list[BackupFile]:
     there, ConfigError for an unknown group; the last ones stay then.
     """
     group = group_id(here.read_group)
-    control = os.path.realpath(here.controldir)
-    if os.path.commonpath((control, os.path.realpath(directory))) == control:
-        raise StoreError(f"{directory}: is in the control directory, which is A-REX's; choose another directory")
     with backup_directory(here, directory) as folder:
         _lock(folder)
         _refuse_others(here, folder)

@@ -22,7 +22,7 @@ from arcacct.database.connection import (
     version,
 )
 from arcacct.database.durable import locked, maintenance, refuse_foreign
-from arcacct.errors import ConfigError, SchemaError, StoreError
+from arcacct.errors import ConfigError, SchemaError, StoreError, use_as
 from arcacct.files.directories import private_directory, resource
 
 
@@ -164,7 +164,7 @@ def _make_file(path: str, read_group: str | None) -> None:
         os.fchmod(fd, 0o600)
         os.close(fd)
     except OSError as error:
-        raise StoreError(f"{path}: cannot be created: {error.strerror}; run as the user of A-REX") from error
+        raise StoreError(f"{path}: cannot be created: {error.strerror}; {use_as(os.path.dirname(path))}") from error
 
 
 def _found(con: Connection, path: str) -> int:

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import psutil
 
-from arcacct.config.paths import Places
+from arcacct.config.paths import Places, refuse_of_arex
 from arcacct.database import access, incarnation, location, schema
 from arcacct.database.access import require_own_schema
 from arcacct.database.connection import ACCOUNTING_SCHEMA, open_database, open_for_reading, uri
@@ -88,8 +88,13 @@ def backups(here: Places, directory: str) -> list[BackupFile]:
 
 @contextmanager
 def backup_directory(here: Places, directory: str) -> Iterator[Directory]:
-    """A directory to copy our databases into, made (0700) if missing. Raises StoreError, InputError for a link."""
+    """
+    A directory to copy our databases into, made (0700) if missing.
+
+    Raises StoreError, InputError for a link, ConfigError for one that A-REX writes into.
+    """
     access.require(here)
+    refuse_of_arex(directory, here.controldir)
     try:
         with open_directory(directory, make=0o700) as place:
             # SQLite goes by paths. Whose the databases are may do with them what he likes anyway.

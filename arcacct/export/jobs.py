@@ -20,7 +20,7 @@ from arcacct.records import slurm_formats
 from arcacct.records.packing import TRANSFER_KINDS
 from arcacct.records.pseudonyms import Names, fqan_without_names, is_kept_attribute
 from arcacct.records.reader import LAST_SECOND, decoded, one_state, plain_text, unescaped
-from arcacct.secrecy import without_password
+from arcacct.secrecy import without_credentials
 from arcacct.sources.gridengine.record import GPU_FIELDS, RUNS_WITH_GPUS, gpu_count
 
 # The months that there are jobs of, and which of them changed since an export: months of the end, UTC, as 202611.
@@ -225,7 +225,8 @@ def _jobs(con: Connection, chosen: tuple[int, ...]) -> list[Job]:
     )
     for rows in children["transfers"].values():
         rows[:] = [
-            (row[0], without_password(unescaped(row[1])), TRANSFER_KINDS.get(row[2], "input"), *row[3:]) for row in rows
+            (row[0], without_credentials(unescaped(row[1])), TRANSFER_KINDS.get(row[2], "input"), *row[3:])
+            for row in rows
         ]
     for rows in children["attributes"].values():
         rows[:] = [(*row[:3], row[3] if row[3] is None else unescaped(row[3])) for row in rows]

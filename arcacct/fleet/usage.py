@@ -19,6 +19,7 @@ from arcacct.queries.questions import (
 )
 from arcacct.queries.usage import NEEDS, Conversion, UsageOrder, UsageTable, tabulated
 from arcacct.records.reader import LAST_SECOND
+from arcacct.secrecy import without_credentials
 
 FLEET_NEEDS = {"site": "site", "ce": "ce"} | NEEDS
 """What can be asked by, and the column of counted_jobs that it is made from."""
@@ -177,6 +178,8 @@ def _extra(name: str, attribute: str, asked: Sequence[str], values: dict[str, ob
     elif attribute == "rte":
         condition = f"kind = 'rte' AND value IN ({marks})"
     elif attribute == "dtrurl":
+        # As the dataset has them.
+        marks = _named(name, [*map(without_credentials, asked)], values)
         table, condition = "transfers", f"url IN ({marks})"
     else:
         values[name] = attribute

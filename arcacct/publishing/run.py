@@ -20,7 +20,7 @@ from threading import Event, Lock, Thread
 from typing import Any
 
 from arcacct.config.options import Target
-from arcacct.config.paths import Places
+from arcacct.config.paths import Places, refuse_of_arex
 from arcacct.config.settings import Settings
 from arcacct.database import access, incarnation, schema, trial
 from arcacct.database.connection import ACCOUNTING_SCHEMA, Connection, no_lock, open_database, open_lock
@@ -409,6 +409,8 @@ def _planned(
     """
     here = settings.places
     access.require(here)
+    if options.write_to is not None:
+        refuse_of_arex(options.write_to, here.controldir)
     if os.access(here.database, os.W_OK) and os.access(here.directory, os.W_OK):
         refuse_maintenance(here.database)
         with (

@@ -13,6 +13,7 @@ from arcacct.queries.questions import JobTotals
 from arcacct.records.reader import plain_text
 from arcacct.records.row_mapping import Row, schema_version
 from arcacct.records.states import IN_PROGRESS
+from arcacct.secrecy import without_credentials
 from arcacct.targets.common import LAST_SECOND
 
 # What `arcctl accounting` prints, value by value, so that scripts that read it still work: that of ARC 6 or of ARC
@@ -247,7 +248,7 @@ def arcctl_record(con: Connection, record_id: int, arcctl: int | None = None) ->
         "RunTimeEnvironments": [plain_text(name) for (name,) in rows("RTEName", "RunTimeEnvironments")],
         "DataTransfers": [
             {
-                "url": url,
+                "url": without_credentials(url),
                 "size": size,
                 "timestart": when(start),
                 "timeend": when(end),

@@ -26,6 +26,7 @@ from arcacct.queries.doctor_checks import STORE, Site, Step, of_error
 from arcacct.queries.health import CRITICAL, OK, UNKNOWN, WARNING, Check, Health, advised
 from arcacct.queries.ownership import PARTS, ownership
 from arcacct.targets import plugins
+from arcacct.wording import span_of
 
 # What `arcacct status` looks at as well, and what no sweep can use.
 
@@ -143,8 +144,8 @@ def host_name(what: str, transport: TransportOptions, url: str, asked: set[str])
 def _receiver_clock(what: str, ahead_s: int) -> Check:
     """This host's clock compared with the receiver's."""
     if abs(ahead_s) < _CLOCK_WARNING_S:
-        return Check(f"{what} clock", OK, f"{abs(ahead_s)} s from this host's")
-    detail = f"this host's clock is {abs(ahead_s)} s {'ahead of' if ahead_s > 0 else 'behind'} the receiver's"
+        return Check(f"{what} clock", OK, f"{span_of(abs(ahead_s))} from this host's")
+    detail = f"this host's clock is {span_of(abs(ahead_s))} {'ahead of' if ahead_s > 0 else 'behind'} the receiver's"
     advice = "check that chronyd or ntpd runs on this host: certificates and ends of jobs depend on its clock"
     if abs(ahead_s) < _CLOCK_ERROR_S:
         return Check(f"{what} clock", WARNING, detail, advice)

@@ -30,7 +30,6 @@ from arcacct.database import access, schema
 from arcacct.database.location import has_database, misplaced
 from arcacct.errors import ArcacctError, ConfigError, CredentialError, StoreError
 from arcacct.files.safe_open import read_regular
-from arcacct.publishing.ledger_rows import iso
 from arcacct.queries.health import (
     CRITICAL,
     OK,
@@ -47,7 +46,7 @@ from arcacct.queries.health import (
 from arcacct.records import reader
 from arcacct.targets import kinds
 from arcacct.tls import system_authorities
-from arcacct.wording import count_of
+from arcacct.wording import count_of, span_of
 
 # VOs that a target is limited to and that no recorded job has: a slip of the pen stops everything there.
 
@@ -513,7 +512,7 @@ def files_of_jobs(site: Site) -> Iterator[Check]:
         return
     newest, at, refused = _newest_file(site.here.controldir)
     if newest - site.now >= _CLOCK_S:
-        detail = f"{at} is from {iso(int(newest))}, in the future: this host's clock is wrong, or was"
+        detail = f"{at} is from {span_of(int(newest - site.now))} in the future: this host's clock is wrong, or was"
         advice = "set the clock (chronyc tracking, timedatectl), and see that chronyd or ntpd runs at boot"
         yield Check("clock of A-REX's files", CRITICAL, detail, advice, CONF)
     elif refused:

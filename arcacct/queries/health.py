@@ -38,7 +38,7 @@ from arcacct.queries.health_queries import Basis, RecordingState, TargetState, b
 from arcacct.records import hold_decisions, unfinished
 from arcacct.records.hold_decisions import Counts
 from arcacct.targets import plugins
-from arcacct.wording import count_of
+from arcacct.wording import count_of, span_of
 
 DAY_S = 86400
 HOUR_S = 3600
@@ -412,10 +412,7 @@ def under(value: int, limit: Limit) -> int:
 def ago(now: int, seconds: int) -> str:
     """``2026-11-20T10:30:00Z (3 h ago)``."""
     age = now - seconds
-    for unit, size in (("d", DAY_S), ("h", HOUR_S), ("min", 60)):
-        if age >= 2 * size:
-            return f"{iso(seconds)} ({age // size} {unit} ago)"
-    return f"{iso(seconds)} ({max(age, 0)} s ago)" if age >= 0 else f"{iso(seconds)} (in {-age} s)"
+    return f"{iso(seconds)} ({span_of(age)} ago)" if age >= 0 else f"{iso(seconds)} (in {span_of(-age)})"
 
 
 Values = float | None | Mapping[tuple[str, ...], float | None]

@@ -45,7 +45,7 @@ from arcacct.records.enrichment import FEATURES
 from arcacct.records.hold_decisions import NONE
 from arcacct.records.holds import HELD, PUBLISHED
 from arcacct.records.states import BOUNDS
-from arcacct.wording import count_of
+from arcacct.wording import count_of, span_of
 
 _CLOCK_TOLERANCE_S = 300
 _RECORDED_S = 900
@@ -760,7 +760,7 @@ def _clock(found: Health, _limits: Thresholds) -> Iterator[Check]:
         instants[f"last run of {target.name}"] = max(target.last_run_s or 0, target.last_success_s or 0)
     instants |= {f"last {kind}": done.at_s for kind, done in found.maintenance_log.items()}
     ahead = [
-        f"the {what} is {at_s - found.now} s"
+        f"the {what} is {span_of(at_s - found.now)}"
         for what, at_s in instants.items()
         if at_s is not None and at_s > found.now + _CLOCK_TOLERANCE_S
     ]

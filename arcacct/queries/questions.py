@@ -815,7 +815,10 @@ def _extra(attribute: str, asked: tuple[str, ...], version: int) -> tuple[str, l
     elif attribute == "rte":
         inner = f"SELECT RecordID FROM RunTimeEnvironments WHERE RTEName IN ({marks})"
     elif attribute == "dtrurl":
+        # As the job named it, or as it is shown, without its query.
         inner = f"SELECT RecordID FROM DataTransfers WHERE URL IN ({marks})"
+        inner += f" OR substr(URL, 1, instr(URL, '?') - 1) IN ({marks})"
+        both += both
     else:
         inner = f"SELECT RecordID FROM JobExtraInfo WHERE InfoKey = ? AND InfoValue IN ({marks})"
         both = [attribute, *both]

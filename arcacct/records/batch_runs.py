@@ -16,6 +16,7 @@ from arcacct.records.imports import BatchSite
 from arcacct.records.model import Job
 from arcacct.records.runs import KeptRun, Noise, NoUsage, ParsedRun, RunTable, SourceType, together
 from arcacct.records.states import ABORTED, COMPLETED, FAILED
+from arcacct.wording import span_of
 
 _SPELT = {"number": "JobNumber", "local_id": "LocalJobID", "wall_s": "Wall", "cores": "CPUs", "gpus": "GPUs"}
 _SPELT |= {"cpu_user_s": "CPUUser", "cpu_kernel_s": "CPUKernel", "memory_kib": "MaxRSS"}
@@ -75,7 +76,7 @@ class LogForm(NamedTuple):
 def checked(run: BatchRun) -> BatchRun:
     """Return the run. Raises ValueError if it ended before it started."""
     if run.end_time < run.start_time:
-        raise ValueError(f"it ended {run.start_time - run.end_time} s before it started")
+        raise ValueError(f"it ended {span_of(run.start_time - run.end_time)} before it started")
     return run
 
 

@@ -244,7 +244,7 @@ JOIN WLCGVOs ON WLCGVOs.ID = VOID
 JOIN Endpoints ON Endpoints.ID = EndpointID;
 
 --   job_id: the job; AAR
---   url: where the file came from or went to; DataTransfers
+--   url: where the file came from or went to, without user, password and query; DataTransfers
 --   kind: input, cached_input (it was in the cache already) or output; DataTransfers TransferType
 --   size_bytes: bytes; DataTransfers
 --   start_time: s since 1970: the transfer was asked for; DataTransfers
@@ -252,21 +252,44 @@ JOIN Endpoints ON Endpoints.ID = EndpointID;
 --   end_time: s since 1970: the transfer was done; DataTransfers
 --   end_time_iso: end_time as text
 --   duration_s: s that it took, queueing included; DataTransfers
+-- The url is as `secrecy.without_credentials` makes it. Up to the last @ between scheme and path are user and password.
+-- The query is left out; in SRM its first value is the path, which stays.
 CREATE VIEW v1_transfers AS
 SELECT
-  AAR.JobID AS job_id,
-  CAST(replace(replace(replace(replace(replace(replace(replace(replace(DataTransfers.URL, '%27', ''''), '%23', '#'),
+  JobID AS job_id,
+  CAST(replace(replace(replace(replace(replace(replace(replace(replace(
+      CASE WHEN instr(URL, '?') = 0 AND instr(URL, '@') = 0 THEN URL
+        ELSE substr(Place, 1, instr(Place || '?', '?') - 1 + CASE
+          WHEN lower(substr(Place, 1, 6)) = 'srm://' AND lower(substr(Place, instr(Place || '?', '?'), 5)) = '?sfn='
+          THEN instr(substr(Place, instr(Place || '?', '?')) || '&', '&') - 1 ELSE 0 END) END,
+      '%27', ''''), '%23', '#'),
       '%0D', "char"(13)), '%0d', "char"(13)), '%0A', "char"(10)), '%0a', "char"(10)), '%08', "char"(8)), '%25', '%')
       AS TEXT) AS url,
-  CAST(CASE DataTransfers.TransferType WHEN 20 THEN 'output' WHEN 11 THEN 'cached_input'
-    ELSE 'input' END AS TEXT) AS kind,
-  DataTransfers.FileSize AS size_bytes,
-  DataTransfers.TransferStart AS start_time,
-  CAST(strftime('%Y-%m-%dT%H:%M:%SZ', DataTransfers.TransferStart, 'unixepoch') AS TEXT) AS start_time_iso,
-  DataTransfers.TransferEnd AS end_time,
-  CAST(strftime('%Y-%m-%dT%H:%M:%SZ', DataTransfers.TransferEnd, 'unixepoch') AS TEXT) AS end_time_iso,
-  CAST(DataTransfers.TransferEnd - DataTransfers.TransferStart AS INTEGER) AS duration_s
-FROM DataTransfers JOIN AAR ON AAR.RecordID = DataTransfers.RecordID;
+  CAST(CASE TransferType WHEN 20 THEN 'output' WHEN 11 THEN 'cached_input' ELSE 'input' END AS TEXT) AS kind,
+  FileSize AS size_bytes,
+  TransferStart AS start_time,
+  CAST(strftime('%Y-%m-%dT%H:%M:%SZ', TransferStart, 'unixepoch') AS TEXT) AS start_time_iso,
+  TransferEnd AS end_time,
+  CAST(strftime('%Y-%m-%dT%H:%M:%SZ', TransferEnd, 'unixepoch') AS TEXT) AS end_time_iso,
+  CAST(TransferEnd - TransferStart AS INTEGER) AS duration_s
+FROM (
+  SELECT
+    *,
+    substr(URL, 1, Start) || substr(URL, Start + 1 + length(rtrim(Authority, replace(Authority, '@', '')))) AS Place
+  FROM (
+    SELECT
+      *,
+      substr(URL, Start + 1, CASE Start WHEN 0 THEN 0 ELSE instr(substr(URL, Start + 1) || '/', '/') - 1 END)
+        AS Authority
+    FROM (
+      SELECT
+        AAR.JobID,
+        DataTransfers.*,
+        CASE instr(DataTransfers.URL, '://') WHEN 0 THEN 0 ELSE instr(DataTransfers.URL, '://') + 2 END AS Start
+      FROM DataTransfers JOIN AAR ON AAR.RecordID = DataTransfers.RecordID
+    )
+  )
+);
 
 --   job_id: the job; AAR
 --   kind: token (of the credential), rte (runtime environment) or info; the table

@@ -152,6 +152,11 @@ def test_an_event_of_the_same_name_stays_where_it_is(site: Host, tmp_path) -> No
     [
         ("new", 64, "give the absolute path"),
         ("{tmp}/control/accounting", 78, "this is the file that A-REX writes"),
+        ("{tmp}/control", 78, "{tmp}/control: A-REX writes its own files into this directory"),
+        ("{tmp}/control/accepting", 78, "A-REX writes its own files"),
+        ("{tmp}/control/finished/new", 78, "A-REX writes its own files"),
+        ("{tmp}/control/delegations", 78, "A-REX writes its own files"),
+        ("{tmp}/link/jobs", 78, "A-REX writes its own files"),
         ("{tmp}/control/accounting/arcacct", 64, "the database is already there"),
         ("{tmp}/taken", 64, "publishing.db: already contains a database"),
         ("{tmp}/arc.conf", 64, "not a directory"),
@@ -162,12 +167,42 @@ def test_a_place_that_cannot_be_meant(site: Host, tmp_path, where: str, code: in
     """It is refused with the reason before anything is changed."""
     (tmp_path / "taken").mkdir()
     (tmp_path / "taken" / "publishing.db").touch()
+    (tmp_path / "link").symlink_to(tmp_path / "control")
 
     done = run(site, "db", "move", where.format(tmp=tmp_path), "--yes")
 
     assert (done.returncode, done.stdout) == (code, "")
-    assert words in done.stderr
+    assert words.format(tmp=tmp_path) in done.stderr
     assert jobs(site.database) == 3
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["db", "backup"],
+        ["db", "snapshot"],
+        ["export", "--site", "S"],
+        ["publish", "--write-to"],
+        ["republish", "--from", "2026-11", "--to", "2026-12", "--write-to"],
+        ["db", "prune", "--before", "2026-11", "--archive"],
+    ],
+    ids=" ".join,
+)
+def test_no_command_writes_where_arex_writes(site: Host, tmp_path, command: list[str]) -> None:
+    """Copies, archives and messages belong into no directory whose files A-REX makes and removes."""
+    conf = tmp_path / "arcacct.conf"
+    conf.write_text(f"{conf.read_text()}[arcacct/directory:out]\npath={tmp_path}\ngocdb_name=S\n")
+    folder = tmp_path / "control" / "accepting"
+    before = sorted(folder.iterdir())
+
+    done = run(site, *command, folder / "archive.db" if command[1] == "prune" else folder)
+
+    assert done.returncode == 78
+    assert done.stderr.splitlines()[-1] == (
+        f"arcacct: {folder}: A-REX writes its own files into this directory of the control directory; choose a"
+        " directory outside"
+    )
+    assert sorted(folder.iterdir()) == before
 
 
 def test_there_must_be_something_to_move(tmp_path) -> None:

@@ -361,7 +361,7 @@ def test_a_broken_host_is_found_before_the_restart(clinic, run, broken, step) ->
         (key_that_is_a_directory, "targets", "hostkey.pem"),
         (no_authorities, "targets", "/none"),
         (no_such_receiver, "targets", "the name cannot be resolved"),
-        (from_the_future, "clock", "in the future"),
+        (from_the_future, "clock", " h in the future"),
         (gone, "database", "control"),
         (in_memory, "database", "is on a memory disk"),
         (on_nfs, "database", "network file system"),

@@ -8,6 +8,7 @@ import conf_files
 import pytest
 
 from arcacct.config.paths import benchmark, places, vomsless_vo, yes_or_no
+from arcacct.config.settings import examine
 from arcacct.errors import ConfigError
 
 
@@ -47,6 +48,25 @@ def test_the_file_that_arex_writes_is_refused(tmp_path, name):
         places(conf_files.read(tmp_path), database=f"{tmp_path}/control/../control/accounting/{name}")
     allowed = places(conf_files.read(tmp_path, line + "arex_writes_no_accounting = yes\n"))
     assert allowed.database == f"{tmp_path}/link/{name}"
+
+
+@pytest.mark.parametrize("place", ["control", "link", "control/accepting", "control/delegations/new", "link/jobs"])
+@pytest.mark.parametrize("option", ["database", "rehearsal", "spool_fallback"])
+def test_a_directory_of_arex_is_refused(tmp_path, option, place):
+    """Whatever its spelling; below `accounting`, and beside A-REX's directories, is room for others."""
+    (tmp_path / "control").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "control")
+
+    def conf(folder):
+        return conf_files.read(tmp_path, f"[arcacct]\n{option} = {folder}{'/a.db' if option == 'database' else ''}\n")
+
+    words = rf"arcacct\.conf:2: \[arcacct\] {option}: A-REX writes its own files into this directory"
+    with pytest.raises(ConfigError, match=words):
+        places(conf(f"{tmp_path}/{place}"))
+    _made, problems = examine(conf(f"{tmp_path}/{place}"), {})
+    assert [one.option for one in problems if "A-REX writes its own" in one.text] == [option]
+    for free in ("control/accounting/arcacct", "control/arcacct", "link2"):
+        places(conf(f"{tmp_path}/{free}"))
 
 
 @pytest.mark.parametrize(

@@ -118,6 +118,18 @@ def test_what_the_file_does_not_have_is_not_left_out(shared) -> None:
     assert "`arcacct sweep` as the user of A-REX creates them" in str(raised.value)
 
 
+def test_the_owner_who_is_refused_is_not_told_to_run_as_the_owner(shared, capfd) -> None:
+    """He is the owner; something else refuses him: here the mode, elsewhere SELinux, an access list, the mount."""
+    os.chown(shared, 65534, -1)
+    shared.chmod(0)
+    with acting_as("nobody", groups=(GROUP,)):
+        done = said(capfd, "--config", shared.parents[1] / "arc.conf", "--database", shared, "stats")
+
+    assert done.returncode == 74
+    assert f"{shared}: this user may not read it; check its mode, SELinux (ausearch -m avc)" in done.stderr
+    assert "run as" not in done.stderr
+
+
 def test_who_may_not_read_is_told_so(shared, capfd) -> None:
     """Nobody else is told to make a database, or to write one: he lacks the group."""
     for prepare in (lambda: None, lambda: _looked_at_by_root(shared)):

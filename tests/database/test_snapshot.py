@@ -27,7 +27,7 @@ from arcacct.config.paths import Places, places
 from arcacct.database import durable, upkeep
 from arcacct.database.access import leave_open, open_accounting, open_publishing
 from arcacct.database.moving import snapshots
-from arcacct.errors import ArcacctError, InputError, SchemaError, StoreBusy, StoreError
+from arcacct.errors import ArcacctError, ConfigError, InputError, SchemaError, StoreBusy, StoreError
 
 __all__ = ["public_dir"]
 
@@ -197,13 +197,12 @@ def test_what_is_no_snapshot_is_not_replaced(here, tmp_path) -> None:
     """The directory of the database itself, a backup under that name, any file, a link."""
     before = os.stat(here.database)
     (tmp_path / "link").symlink_to(here.controldir)
-    for inside in (here.directory, here.controldir, f"{here.controldir}/new/folder", str(tmp_path / "link/new")):
-        with pytest.raises(StoreError, match=re.escape(f"{inside}: is in the control directory")):
+    for inside in (here.controldir, f"{here.controldir}/delegations/new", str(tmp_path / "link/finished")):
+        with pytest.raises(ConfigError, match=re.escape(f"{inside}: A-REX writes its own files into this directory")):
             snapshots(here, inside)
-    assert not os.path.exists(f"{here.controldir}/new")
-    elsewhere = places(None, here.controldir, f"{shutil.copytree(here.directory, tmp_path / 'moved')}/accounting.db")
+    assert not os.path.exists(f"{here.controldir}/delegations")
     with pytest.raises(StoreError, match="is the directory of the databases themselves"):
-        snapshots(elsewhere, elsewhere.directory)
+        snapshots(here, here.directory)
     assert os.path.samestat(os.stat(here.database), before)
     (backup, _ledger) = upkeep.backups(here, str(tmp_path / "backups"))
     (tmp_path / "other").mkdir()

@@ -89,6 +89,16 @@ def test_a_job_without_transfers_says_so_on_stderr(arex_file) -> None:
     assert done.stderr == f"arcacct: There are no data transfers registered for job {job_id}\n"
 
 
+def test_what_gives_access_in_the_url_of_a_file_is_not_shown() -> None:
+    """A-REX's table keeps the URL as the job gave it; `arcacct job` shows where the file was, and no signature."""
+    with closing(corpus.arex_database()) as con:
+        con.execute("UPDATE DataTransfers SET URL = 'https://ada:s3cret@se.example.org/f?X-Amz-Signature=s3cret'")
+        record_id, moved = con.execute("SELECT RecordID, count(*) FROM DataTransfers GROUP BY RecordID").fetchone()
+        record = arcctl_record(con, record_id)
+
+    assert [one["url"] for one in record["DataTransfers"]] == ["https://se.example.org/f"] * moved
+
+
 def test_a_job_in_progress_has_no_accounting_yet() -> None:
     """A job that is not finished gets arcctl's one line."""
     with closing(corpus.arex_database()) as con:

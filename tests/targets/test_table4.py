@@ -96,7 +96,7 @@ ROWS = [
         "inputfile",
         "FileTransfers/FileDownload/*",
         [
-            "https://se.example.org/in1?a=1&b=2",
+            "https://se.example.org/in1",
             "600",
             "2024-01-02T10:01:00Z",
             "2024-01-02T10:02:00Z",

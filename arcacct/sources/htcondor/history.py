@@ -16,6 +16,7 @@ from arcacct.records.model import parsed_fqan
 from arcacct.records.runs import NEVER_STARTED, UNFINISHED, Asked, Field, NoUsage, ParsedRun, better, values_of
 from arcacct.sources.htcondor import classad
 from arcacct.sources.htcondor.classad import Ad, Expression, Value
+from arcacct.wording import span_of
 
 # HTCondor's values of a job that left its queue: times, usage and owner, over all its runs.
 #
@@ -346,7 +347,7 @@ def _only_run(state: int, starts: int | None, start: int, last_start: int | None
 def _wall(run: Mapping[str, Any], end: int) -> int:
     start = run["start_time"]
     if end < start:
-        raise ValueError(f"it ended {start - end} s before it started")
+        raise ValueError(f"it ended {span_of(start - end)} before it started")
     wall_s = run["wall_s"]
     if wall_s is None:
         wall_s = _only_run(run["status"], run.get("starts"), start, run.get("last_start"), end)

@@ -16,7 +16,7 @@ from cryptography.hazmat.primitives.serialization import pkcs7
 from cryptography.x509.oid import PublicKeyAlgorithmOID
 
 from arcacct import secrecy
-from arcacct.errors import CredentialError
+from arcacct.errors import CredentialError, use_as
 from arcacct.files.safe_open import read_regular
 from arcacct.publishing.ledger import Message
 from arcacct.publishing.plugin import (
@@ -260,7 +260,8 @@ def _read(path: str, option: str) -> bytes:
     try:
         return read_regular(path)
     except OSError as exc:
-        raise CredentialError(f"{path}: cannot be read ({exc.strerror}); set {option}, or run as its owner") from exc
+        advice = f"set {option}, or {use_as(path, 'its owner')}"
+        raise CredentialError(f"{path}: cannot be read ({exc.strerror}); {advice}") from exc
 
 
 def _signs(key: rsa.RSAPrivateKey) -> bool:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from arcacct.publishing.plugin import Acceptance
 from arcacct.records.model import AAR, FQAN, Row, machine_host, parsed_fqan
+from arcacct.secrecy import without_credentials
 from arcacct.targets.common import EXACT, LAST_SECOND, Care, has_forbidden
 from arcacct.targets.sgas.usage_record import RULES, UROptions, local_job_id, record_id
 from arcacct.targets.verdicts import (
@@ -68,11 +69,13 @@ def accept_for_sgas(aar: AAR, options: UROptions, now: int) -> Acceptance:
     if environments != aar.run_time_environments:
         notes.append(f"run-time environments: empty ones left out, others cut to {_ENVIRONMENT} characters")
     transfers = tuple(
-        transfer._replace(url=transfer.url[:_URL])
+        # A URL that fits goes as it is: what may be sent of it is for `usage_record`.
+        transfer if len(transfer.url) <= _URL else transfer._replace(url=without_credentials(transfer.url)[:_URL])
         for transfer in aar.transfers
         if _visible(transfer.url) and transfers_sound((transfer._replace(url="possible"),))
     )
-    if transfers != aar.transfers:
+    is_cut = any(len(without_credentials(transfer.url)) > _URL for transfer in aar.transfers)
+    if is_cut or len(transfers) < len(aar.transfers):
         notes.append(f"transfers: impossible ones left out, URLs cut to {_URL} characters")
     return Acceptance(aar._replace(run_time_environments=environments, transfers=transfers), tuple(notes))
 

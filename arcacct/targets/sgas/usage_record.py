@@ -23,7 +23,7 @@ from arcacct.records.model import (
     start_time,
     vo_name,
 )
-from arcacct.secrecy import without_password
+from arcacct.secrecy import without_credentials
 from arcacct.targets.common import (
     INT2,
     INT4,
@@ -367,14 +367,14 @@ def _moved(transfers: Sequence[Row]) -> tuple[str, str]:
     """
     How long data staging lasted, from the first request to the last byte, in each direction; and the file transfers.
 
-    SGAS refuses a transfer without a URL, and an element that holds nothing else. A user's password in a URL is left
-    out.
+    SGAS refuses a transfer without a URL, and an element that holds nothing else. User, password and query of a URL are
+    left out.
     """
     parts: list[str] = []
     began_in = ended_in = began_out = ended_out = alike = None
     before = behind = ""
     urls = "".join([one[0] for one in transfers])
-    is_plain = escape(urls) == urls and "@" not in urls
+    is_plain = escape(urls) == urls and "@" not in urls and "?" not in urls
     for url, size_bytes, started, finished, kind in transfers:
         # Most files of a job are moved together: all but name and size is made once.
         if alike != (alike := (started, finished, kind)):
@@ -389,7 +389,7 @@ def _moved(transfers: Sequence[Row]) -> tuple[str, str]:
                 cached = "true" if kind == "cached_input" else "false"
                 before = "<tr:FileDownload><tr:URL>"
                 behind += f"</tr:EndTime><tr:RetrievedFromCache>{cached}</tr:RetrievedFromCache></tr:FileDownload>"
-        if escaped := url if is_plain else escape(without_password(url)):
+        if escaped := url if is_plain else escape(without_credentials(url)):
             parts.append(f"{before}{escaped}</tr:URL><tr:Size>{size_bytes}{behind}")
     staging = _lasted("stagein", began_in, ended_in) + _lasted("stageout", began_out, ended_out)
     return staging, f"<tr:FileTransfers>{''.join(parts)}</tr:FileTransfers>" if parts else ""
