@@ -15,9 +15,8 @@ from typing import NamedTuple
 import psutil
 
 from arcacct.arex.resident import UNIT
-from arcacct.arex.spool_replay import LauncherSettings, launcher_settings
+from arcacct.arex.spool_replay import launcher_settings
 from arcacct.config.check import LAUNCHERS, launcher_problem
-from arcacct.database.location import spools
 from arcacct.errors import TargetBusy
 from arcacct.queries.doctor_checks import CONF, STORE, Site
 from arcacct.queries.health import CRITICAL, OK, UNKNOWN, WARNING, Check, advised, there, user_name
@@ -129,8 +128,9 @@ def launcher(site: Site) -> Iterator[Check]:
         if os.path.basename(program) == OLD_PROGRAM:
             detail = f"{program} only runs the launcher, and the release after 0.3 does not have it"
             yield Check("launcher", WARNING, detail, f"name the launcher in the statecallout lines: {LAUNCHERS[0]}")
-        elif (found := launcher_settings(program)) is not None:
-            yield from _settings(site, program, found)
+        elif (found := launcher_settings(program)) is not None and not found.is_new:
+            detail = f"{program} is the launcher of 0.2: it starts another program for each event"
+            yield Check("launcher", WARNING, detail, f"{ANEW}, and keep its lines spool= and fallback=")
         yield _run(site, program)
         if os.path.realpath(program).startswith(os.path.join(sys.prefix, "")):
             yield Check(
@@ -139,30 +139,6 @@ def launcher(site: Site) -> Iterator[Check]:
                 f"{program} is inside the Python environment: during an upgrade it is missing, and each job fails",
                 "copy etc/arcacct-hook to /usr/local/libexec, and use that path in the callouts",
             )
-
-
-def _settings(site: Site, program: str, found: LauncherSettings) -> Iterator[Check]:
-    """Whether the launcher is the present one, and agrees with arcacct.conf."""
-    if not found.is_new:
-        detail = f"{program} is the launcher of 0.2: it starts another program for each event"
-        yield Check("launcher", WARNING, detail, f"{ANEW}, and keep its lines spool= and fallback=")
-    here = site.here
-    if found.fallback and here is not None and found.fallback != here.spool_fallback:
-        yield Check(
-            "launcher",
-            CRITICAL,
-            f"{program} spools in {found.fallback} (fallback=) when the disk is full, and no sweep reads it",
-            f"add spool_fallback={found.fallback} into [arcacct]",
-            CONF,
-        )
-    if found.spool and here is not None and found.spool not in spools(here):
-        yield Check(
-            "launcher",
-            CRITICAL,
-            f"{program} spools in {found.spool} (spool=), and no sweep reads it",
-            "empty spool= in the launcher: then it is below the control directory",
-            CONF,
-        )
 
 
 def _run(site: Site, program: str) -> Check:

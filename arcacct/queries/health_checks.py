@@ -16,7 +16,7 @@ from arcacct.config.settings import Settings
 from arcacct.config.values import Thresholds
 from arcacct.database import durable
 from arcacct.database.incarnation import MEANING, DatabaseMismatch
-from arcacct.errors import CredentialError, FiguresHeld, TargetBusy
+from arcacct.errors import ConfigError, CredentialError, FiguresHeld, TargetBusy
 from arcacct.publishing.ledger_rows import iso, month_name
 from arcacct.publishing.safeguard import held_text, month_names
 from arcacct.publishing.selection import NOT_SELECTED
@@ -456,7 +456,7 @@ def _launcher_spools(found: Health, _limits: Thresholds) -> Iterator[Check]:
                 "set spool_fallback= in [arcacct] to the same directory, or leave spool= of the launcher empty, and"
                 " run `arcacct sweep`"
             )
-            yield Check("launcher spool", CRITICAL, text, advice)
+            yield Check("launcher spool", CRITICAL, text, advice, ConfigError.exit_code)
 
 
 def _waits(spool: Spooled, now: int, limits: Thresholds) -> int:

@@ -41,6 +41,7 @@ _LIMIT_S = 120
 """How long all checks may take: a file system that does not answer must not stop the command."""
 _STEPS = {
     "callouts": "callouts",
+    "launcher spool": "launcher",
     "benchmark": "benchmark",
     "clock": "clock",
     "targets": "targets",

@@ -374,7 +374,7 @@ def test_a_host_that_cannot_work_is_found_before_the_restart(clinic, broken, ste
     broken(clinic)
     clinic.configure()
 
-    site = clinic.site()
+    site = clinic.site(launcher=str(clinic.launcher))
     (found,) = [one for one in queries_setup.steps(site) if one.name == step]
 
     wrong = [one for one in found.checks if one.severity == CRITICAL and words in one.detail]
@@ -511,9 +511,11 @@ def test_a_new_launcher_keeps_the_lines_of_the_old_one(clinic, run, line) -> Non
 def test_a_line_that_is_wrong_is_no_reason_to_copy_the_launcher(clinic, run) -> None:
     """A new copy would lose the site's lines."""
     clinic.install(fallback="/disk2/spool")
+    lines_for(clinic, Release(7).states)
     step = found_step(run, "launcher")
     assert step["verdict"] == "error"
-    assert step["do"] == ["add spool_fallback=/disk2/spool into [arcacct]"]
+    assert "spools in /disk2/spool, which no sweep reads" in str(step["details"])
+    assert [line.startswith("set spool_fallback= in [arcacct]") for line in step["do"]] == [True]
 
 
 def test_callouts_that_name_arcacct_record(clinic, run) -> None:
@@ -625,14 +627,14 @@ def test_callouts_that_a_rex_has_not_read(clinic) -> None:
     clinic.configure()
 
     def said_of_callouts() -> Any:
-        site = clinic.site()
+        site = clinic.site(launcher=str(clinic.launcher))
         return next(one for one in queries_setup.steps(site) if one.name == "callouts")
 
     assert said_of_callouts().severity == OK
     running.write_text(f"[arex]\ncontroldir={clinic.control}\n")
     found = said_of_callouts()
     assert (found.severity, found.do) == (CRITICAL, ("systemctl restart arc-arex",))
-    assert "A-REX was started without them" in found.checks[0].detail
+    assert "was started without the callouts" in found.checks[0].detail
     running.write_text(clinic.conf.read_text())
     assert said_of_callouts().severity == OK
 
@@ -722,10 +724,12 @@ def test_a_warning_does_not_hide_that_arex_was_not_restarted(clinic) -> None:
     lines_for(clinic, STATES, "timeout=4,onsuccess=pass,onfailure=log,ontimeout=fail")
     (clinic.path / "arched-arex.cfg").write_text(f"[arex]\ncontroldir={clinic.control}\n")
 
-    (found,) = [one for one in queries_setup.steps(clinic.site()) if one.name == "callouts"]
+    (found,) = [
+        one for one in queries_setup.steps(clinic.site(launcher=str(clinic.launcher))) if one.name == "callouts"
+    ]
 
     assert {one.severity for one in found.checks} == {WARNING, CRITICAL}
-    assert any("A-REX was started without them" in one.detail for one in found.checks)
+    assert any("was started without the callouts" in one.detail for one in found.checks)
     assert found.do == ("arcacct config check", "systemctl restart arc-arex")
 
 

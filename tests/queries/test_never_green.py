@@ -222,16 +222,14 @@ def test_jobs_that_ended_before_recording_began(site) -> None:
 
 def test_a_launcher_with_a_spool_of_its_own(site, tmp_path) -> None:
     """What it spools where no sweep looks is counted, with the age of the oldest; and one that is away is critical."""
-    launcher, spool = tmp_path / "arcacct-hook", tmp_path / "elsewhere"
-    line = f"statecallout=FINISHED timeout=10,onfailure=log,ontimeout=log {launcher} %C %I %S\n"
-    with open(site.conf, "a", encoding="utf-8") as file:
-        file.write(line)
+    launcher, spool = site.conf.parent / "arcacct-hook", tmp_path / "elsewhere"
+    launcher.unlink()
     assert site.status()["launcher"].severity == health.CRITICAL
     assert site.metrics()["arcacct_launcher_ok", str(launcher)] == 0
 
     launcher.write_text((ETC / "arcacct-hook").read_text().replace("ARCACCT_SPOOL:-}", f"ARCACCT_SPOOL:-{spool}}}"))
     launcher.chmod(0o755)
-    assert site.status()["launcher spool"].severity == health.WARNING
+    assert site.status()["launcher spool"].severity == health.CRITICAL
     began_s = int(time.time()) - 2 * DAY_S
     subprocess.run([launcher, site.here.controldir, "J", "SUBMIT"], check=True, env={"PATH": "/usr/bin:/bin"})
     (event,) = spool.iterdir()
@@ -285,11 +283,11 @@ def test_a_key_of_another(site) -> None:
     site.certificate(200)
     key = site.conf.parent / "host200" / "hostkey.pem"
     other = site.authority.issue("x.example.org", directory=str(site.conf.parent / "x"), rsa_key=False)
-    assert "credentials" not in site.status()
+    assert "key" not in site.status()
 
     key.write_bytes(pathlib.Path(other.key_path).read_bytes())
 
-    found = site.status()["credentials"]
+    found = site.status()["key"]
     assert (found.severity, "is not the key of" in found.text) == (health.CRITICAL, True)
 
 

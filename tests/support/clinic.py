@@ -127,9 +127,9 @@ class Clinic:
             "run_time_conf": str(self.path / "arched-arex.cfg"),
         }
 
-    def site(self, limit_s: float = 60.0) -> Site:
-        """As the doctor sees it."""
-        return Site(load(str(self.conf), {}), limit_s=limit_s, **self.around)
+    def site(self, limit_s: float = 60.0, launcher: str | None = None) -> Site:
+        """As the doctor sees it, or `setup` with a launcher for callouts that are not written yet."""
+        return Site(load(str(self.conf), {}), launcher=launcher, limit_s=limit_s, **self.around)
 
     def verdicts(self, *, offline: bool = True, limit_s: float = 180.0, question_s: float = 60.0) -> list[Check]:
         """Everything that is said."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import pathlib
+import shutil
 import time
 from contextlib import closing
 from typing import NamedTuple
@@ -12,10 +13,12 @@ from installed import arcacct
 from prometheus_client.parser import text_string_to_metric_families
 
 from arcacct.config.paths import Places
+from arcacct.config.review import STATES
 from arcacct.database.access import open_accounting, open_publishing, writing
 from arcacct.database.incarnation import highest_seq
 from arcacct.database.schema import incarnation
 from arcacct.errors import ArcacctError
+from arcacct.files.directories import resource
 from arcacct.publishing import cursors
 from arcacct.queries import health
 from arcacct.sandbox.authority import Authority
@@ -47,7 +50,15 @@ class WatchedSite(NamedTuple):
         self.conf.write_text(
             f"[common]\nhostname=ce.example.org\nx509_host_cert={made.cert_path}\nx509_host_key={made.key_path}\n"
             f"x509_cert_dir={self.authority.ca_dir}\n[lrms]\nlrms=fork\n[arex]\ncontroldir={self.here.controldir}\n"
+            f"{self.callouts()}"
         )
+
+    def callouts(self) -> str:
+        """Lines for a launcher that is there."""
+        launcher = self.conf.parent / "arcacct-hook"
+        shutil.copy(resource("etc", "arcacct-hook"), launcher)
+        options = "timeout=10,onsuccess=pass,onfailure=log,ontimeout=log"
+        return "".join(f"statecallout={state} {options} {launcher} %C %I %S\n" for state in STATES)
 
     def configure(self, ours: str) -> None:
         """Write arcacct.conf."""
