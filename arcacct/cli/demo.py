@@ -23,11 +23,13 @@ from arcacct.cli.console import block, examples, print_line
 from arcacct.cli.options import in_order
 from arcacct.config.parser import load
 from arcacct.config.paths import STATUS_FOLDERS
+from arcacct.config.review import Release
 from arcacct.config.settings import Settings, settings
 from arcacct.database import access
 from arcacct.errors import ArcacctError, ConfigError, UsageError
 from arcacct.files.directories import resource
 from arcacct.files.safe_open import open_directory, private
+from arcacct.queries.setup import callout_lines
 from arcacct.sandbox import CE, RECEIVERS, Sandbox
 from arcacct.sandbox.apel import int_of
 from arcacct.targets import kinds, plugins
@@ -199,7 +201,10 @@ def _new_directory(directory: str) -> Iterator[str]:
 
 def _configured(home: str, box: Sandbox) -> Settings:
     """Write arc.conf and arcacct.conf, and read them as every command does."""
-    arc_conf = os.path.join(home, "arc.conf")
+    arc_conf, launcher = os.path.join(home, "arc.conf"), os.path.join(home, "arcacct-hook")
+    shutil.copy(resource("etc", "arcacct-hook"), launcher)
+    os.chmod(launcher, 0o700)
+    callouts = "\n".join(callout_lines(launcher, Release(6)))
     _write_text(
         arc_conf,
         f"""\
@@ -218,6 +223,7 @@ benchmark = HEPSPEC:11.11
 
 [arex]
 controldir = {os.path.join(home, "control")}
+{callouts}
 """,
     )
     ports = " ".join(f"--{endpoint}-port {server.port}" for endpoint, server in box.servers.items())

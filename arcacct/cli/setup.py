@@ -17,7 +17,7 @@ from arcacct.cli.targets import most_severe
 from arcacct.config.check import LAUNCHERS, check
 from arcacct.config.options import errors
 from arcacct.config.parser import load
-from arcacct.errors import ConfigError, UsageError
+from arcacct.errors import ConfigError, UsageError, use_as
 from arcacct.files.safe_open import open_directory
 from arcacct.queries.doctor_checks import RESTART, Site
 from arcacct.queries.health import CRITICAL, OK, UNKNOWN
@@ -104,8 +104,11 @@ def _write(site: Site, found: list[SetupStep], *, yes: bool) -> None:
         raise ConfigError(f"{path}: contains lines other than callouts of arcacct; move them to another file")
     ask(f"write {path}?", yes=yes)
     folder, name = os.path.split(path)
-    with open_directory(folder) as place:
-        place.replace(name, text.encode(), 0o644)
+    try:
+        with open_directory(folder) as place:
+            place.replace(name, text.encode(), 0o644)
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be written: {error.strerror}; {use_as(folder, 'root')}") from error
     now = load(conf.arc_conf, os.environ)
     new = [one for one in errors(check(now, kinds(now))) if str(one) not in before]
     if new:

@@ -344,7 +344,7 @@ def set_selection(con: Connection, target: str, column: str, selection: Mapping[
 Selection = Mapping[str, object]
 
 _WAYS_OUT = (
-    "publishing resumes automatically once the jobs are restored (`arcacct sweep`, `arcacct import arex`, `arcacct db"
+    "publishing resumes automatically once the jobs are restored (`arcacct sweep`, `arcacct import`, `arcacct db"
     " restore`) or the configuration is fixed; `arcacct publish {options}` sends the current figures of the database"
 )
 

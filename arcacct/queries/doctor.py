@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, closing, suppress
 from functools import partial
 from typing import NamedTuple
+from urllib.parse import urlsplit
 
 from arcacct.arex.spool_replay import unusable_files
 from arcacct.config.options import TransportOptions
@@ -131,7 +132,10 @@ def host_name(what: str, transport: TransportOptions, url: str, asked: set[str])
     except ValueError as error:
         return Check(what, CRITICAL, str(error), "check targeturl and http_proxy", TargetRefuses.exit_code)
     except OSError as error:
-        host = _where(transport.proxy or url).rpartition("@")[2]
+        host = urlsplit(transport.proxy or url).hostname or ""
+        if host in asked:
+            return None
+        asked.add(host)
         detail = f"{host}: the name cannot be resolved ({error.strerror or error})"
         return Check(what, CRITICAL, detail, "check targeturl, and /etc/resolv.conf of this host", TargetBusy.exit_code)
     if host in asked:

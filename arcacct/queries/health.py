@@ -121,7 +121,7 @@ class Health(NamedTuple):
     certificates: dict[str, int | None]
     """By file: when it ends; ``None``: it cannot be read."""
     refused: tuple[tuple[str, str], ...] = ()
-    """What a run would refuse: ``certificate`` or ``key``, why, and after a semicolon what to do."""
+    """What a run would refuse: the option that names it, why, and after a semicolon what to do."""
     former: tuple[FormerPublisher, ...] = ()
     """What jura-ng published to the receivers of the targets."""
     doubts: tuple[DatabaseMismatch, ...] = ()
@@ -358,7 +358,7 @@ def _refused(settings: Settings, ends: Mapping[str, int | None], now: int) -> tu
             wrong += [("x509_host_cert", one) for one in certificate_findings(shown.x509_host_cert, now)]
         for option, one in wrong:
             if one.severity == ERROR:
-                found["key" if option == "x509_host_key" else "certificate", one.text] = None
+                found[option, one.text] = None
     return tuple(found)
 
 

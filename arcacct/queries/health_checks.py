@@ -733,8 +733,8 @@ def _ends_of_certificates(found: Health, limits: Thresholds) -> Iterator[Check]:
             yield certificate_check(path, end, found.now, limits)
         elif os.path.exists(path) and not os.access(path, os.R_OK):
             yield Check("certificate", UNKNOWN, f"{path} cannot be read by {user_name(os.geteuid())}")
-    for subject, text in found.refused:
-        yield advised(subject, CRITICAL, text, CredentialError.exit_code)
+    for option, text in found.refused:
+        yield advised("key" if option == "x509_host_key" else "certificate", CRITICAL, text, CredentialError.exit_code)
 
 
 @_check(

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 from clinic import OPTIONS, Clinic
 from in_process import said
+from other_users import acting_as
 
 from arcacct.config import review
 from arcacct.config.parser import load
@@ -828,3 +829,23 @@ def test_a_program_of_another_installation(clinic, run) -> None:
     old.write_text("#!/bin/sh\nexit 0\n")
     (found,) = [one for one in details(run, "timers") if one["subject"] == "programs"]
     assert (found["verdict"], "two installations" in found["detail"]) == ("warning", True)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to be somebody else")
+def test_a_directory_that_this_user_may_not_write_is_named_whole(clinic, run) -> None:
+    """With what refuses it, not only the name of the file."""
+    for path in (clinic.path, *clinic.path.parents[:3]):
+        path.chmod(path.stat().st_mode | 0o055)
+    with acting_as("nobody"):
+        done = run("setup", "--write", "--yes")
+    assert (done.returncode, "Permission denied; run as root" in done.stderr) == (78, True)
+    assert f"{clinic.path}/arc.conf.d/arcacct.conf: cannot be written" in done.stderr
+
+
+def test_a_name_that_cannot_be_resolved_is_one_line(clinic, run) -> None:
+    """APEL has two addresses on one host: the name is looked up, and complained of, once."""
+    _certified(clinic)
+    clinic.targets = "[arex/jura/apel:a]\ntargeturl=https://msg.invalid\ngocdb_name=SITE\n"
+    clinic.configure()
+    (one,) = [one for one in details(run, "targets") if one["subject"] == "apel:a name"]
+    assert (one["verdict"], "msg.invalid: the name cannot be resolved" in one["detail"]) == ("error", True)

@@ -710,7 +710,7 @@ def test_a_month_that_the_database_has_in_part_waits_for_a_word(memory, empty_bo
     outcome = site.publish(since=None)
     assert isinstance(outcome.error, FiguresHeld)
     assert "2024-06 is held" in str(outcome.error)
-    assert "import arex" in str(outcome.error)
+    assert "`arcacct import`" in str(outcome.error)
     assert at_portal(site) == {(2024, 7): (1, 100)}
     assert synced(site) == {"SITE": 1}
 
