@@ -16,7 +16,6 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
 from copy import copy
-from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import arex_writer
@@ -335,12 +334,6 @@ class Breakage(NamedTuple):
     """The exit codes of `switch --plan` and `publish --dry-run`."""
     remedy: Callable[[Host, str], object] | None
     """Does what the printed advice says; is given all that was printed. ``None``: only a person can do it."""
-    known: Mapping[str, str]
-    """
-    Where the program is wrong today, by command (or ``remedy``): what it says instead.
-
-    The test of the row is then an expected failure, and fails once that command is right.
-    """
 
     @property
     def name(self) -> str:
@@ -357,13 +350,12 @@ def breakage(
     *,
     switch: int = 0,
     publish: int = 0,
-    known: Mapping[str, str] = MappingProxyType({}),
     **verdicts: str,
 ) -> Callable[[Callable[[Host], object]], Callable[[Host], object]]:
     """The function is a row of the table."""
 
     def add(breaks: Callable[[Host], object]) -> Callable[[Host], object]:
-        row = Breakage(breaks, subject, verdicts, {"switch": switch, "publish": publish}, remedy, known)
+        row = Breakage(breaks, subject, verdicts, {"switch": switch, "publish": publish}, remedy)
         BREAKAGES.append(row)
         return breaks
 
