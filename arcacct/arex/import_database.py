@@ -112,7 +112,7 @@ def arex_databases(controldir: str) -> list[str]:
     paths = [os.path.join(controldir, "accounting", name) for name in AREX_DATABASES]
     found = [path for path in paths if os.path.exists(path)]
     if not found:
-        raise InputError(f"{paths[0]}: A-REX has no database there; give its path, or --controldir")
+        raise InputError(f"{paths[0]}: A-REX has no database there; give its path")
     return found
 
 

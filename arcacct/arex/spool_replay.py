@@ -20,7 +20,7 @@ from arcacct.database.connection import Connection, make_durable
 from arcacct.database.location import spools
 from arcacct.database.schema import note, noted
 from arcacct.errors import InputError, use_as
-from arcacct.files.safe_open import Directory, open_directory
+from arcacct.files.safe_open import Directory, open_directory, read_regular
 from arcacct.records import recorder
 from arcacct.records.states import StateChange
 
@@ -100,8 +100,8 @@ def launcher_settings(path: str) -> LauncherSettings | None:
     (A-REX's environment may say otherwise; it hardly does. Empty: the launcher spools below the control directory.)
     """
     text = ""
-    with suppress(OSError), open(path, encoding="utf-8", errors="surrogateescape") as file:
-        text = file.read(_LARGEST_LAUNCHER)
+    with suppress(OSError):
+        text = read_regular(path)[:_LARGEST_LAUNCHER].decode(errors="surrogateescape")
     if "arcacct-hook CONTROLDIR" not in text:
         return None
     found = {name: "".join(value).strip("'\"") for name, *value in _SETTING.findall(text)}

@@ -25,7 +25,7 @@ from arcacct.config.options import (
     targets,
 )
 from arcacct.config.parser import Block, Conf, Option
-from arcacct.config.paths import places
+from arcacct.config.paths import HOOK, places
 from arcacct.config.review import Callout, Release, all_callouts, release, wrong_callouts
 from arcacct.config.settings import examine, thresholds
 from arcacct.errors import ConfigError
@@ -53,20 +53,15 @@ def check(conf: Conf, kinds: Kinds, *, now: int | None = None) -> list[Problem]:
             # At the line that sets the option, be it the target's or one that it inherits; else at the target.
             line: Option | Block = found.lines[-1] if found.lines else block
             problems.append(Problem(finding.severity, line.file, line.line, found.block, option, finding.text))
-    programs: dict[str, Callout] = {}
-    for one in all_callouts(conf):
-        programs.setdefault(one.program, one)
-    for program, one in programs.items():
-        if program and (text := launcher_problem(program)):
-            problems.append(Problem(ERROR, one.line.file, one.line.line, "arex", "statecallout", text))
     return in_order(problems, conf.files)
 
 
 def launcher_problem(program: str) -> str:
     """Why A-REX cannot start the program of a callout, and after a semicolon what to do; empty: it can."""
     fails = "A-REX fails each job whose callout cannot be started"
+    what = "the launcher" if HOOK in program else "the program of a callout"
     if not program.startswith("/"):
-        return f"{program}: the launcher has no absolute path; write the path from /"
+        return f"{program}: {what} has no absolute path; write the path from /"
     try:
         mode = os.stat(program).st_mode
     except OSError as error:
@@ -74,9 +69,13 @@ def launcher_problem(program: str) -> str:
         others = (os.path.join(os.path.dirname(program), os.path.basename(LAUNCHERS[0])), *LAUNCHERS)
         other = next((one for one in others if one != program and os.path.isfile(one)), None)
         todo = f"{other} exists: did you mean it?" if other else "put etc/arcacct-hook there with mv, or fix the path"
-        return f"{program}: the launcher does not exist ({reason}): {fails}; {todo}"
-    if not stat.S_ISREG(mode) or not mode & 0o111:
-        return f"{program}: the launcher is not an executable program: {fails}; chmod 755 {program}"
+        if HOOK not in program:
+            todo = "install it, or fix the path"
+        return f"{program}: {what} does not exist ({reason}): {fails}; {todo}"
+    if not stat.S_ISREG(mode):
+        return f"{program}: {what} is no regular file: {fails}; replace it"
+    if not mode & 0o111:
+        return f"{program}: {what} is not an executable program: {fails}; chmod 755 {program}"
     return ""
 
 
@@ -90,7 +89,18 @@ def check_text(conf: Conf, kinds: Kinds, arex: Release) -> list[Problem]:
         Problem(ERROR if is_error else WARNING, line.file, line.line, "arex", "statecallout", text)
         for line, is_error, text in wrong_callouts(conf, arex)
     )
-    return in_order([*problems, *_no_benchmark(conf), *not_restarted(conf), *callouts], conf.files)
+    found = [*problems, *_no_benchmark(conf), *not_restarted(conf), *callouts, *_no_programs(conf)]
+    return in_order(found, conf.files)
+
+
+def _no_programs(conf: Conf) -> Iterator[Problem]:
+    """Callouts that A-REX cannot start, ours and those of others."""
+    programs: dict[str, Callout] = {}
+    for one in all_callouts(conf):
+        programs.setdefault(one.program, one)
+    for program, one in programs.items():
+        if program and (text := launcher_problem(program)):
+            yield Problem(ERROR, one.line.file, one.line.line, "arex", "statecallout", text)
 
 
 def _no_benchmark(conf: Conf) -> Iterator[Problem]:

@@ -12,6 +12,7 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from arcacct.database.connection import Connection, DatabaseError, connect
+from arcacct.errors import StoreError, use_as
 from arcacct.publishing import cursors, safeguard
 from arcacct.publishing.ledger_rows import DAY_S, Month, iso, month_bounds, month_name, month_of, recent_months
 from arcacct.publishing.plugin import TargetPlugin
@@ -81,23 +82,29 @@ class FormerPublisher(NamedTuple):
 
 def marks(path: str) -> dict[str, Mark]:
     """
-    Return how far jura-ng came with each target; empty if there is no such database or it cannot be read.
+    Return how far jura-ng came with each target; empty if there is no such database, or if it has no such table.
 
-    SQLite opens a copy: a lock on the original could stop a jura-ng that is still running.
+    SQLite opens a copy: a lock on the original could stop a jura-ng that is still running. Raises StoreError if the
+    database cannot be read: then nobody knows what counts twice.
     """
-    if not os.path.exists(path):
+    if not os.path.lexists(path):
         return {}
     with tempfile.TemporaryDirectory(prefix="arcacct-") as folder:
         copy = os.path.join(folder, "publishing.db")
         try:
             for suffix in ("", "-wal"):
-                if os.path.exists(path + suffix):
+                if os.path.exists(path + suffix) or not suffix:
                     shutil.copyfile(path + suffix, copy + suffix)
             with closing(connect(copy)) as con:
+                if not con.execute("SELECT 1 FROM sqlite_master WHERE name = 'AccountingTargets'").fetchall():
+                    return {}
                 rows = con.execute("SELECT TargetID, LastEndTime, LastReport FROM AccountingTargets")
                 return {str(name): Mark(int(end), int(report)) for name, end, report in rows}
-        except (OSError, DatabaseError, ValueError):
-            return {}
+        except (OSError, shutil.SpecialFileError, DatabaseError, ValueError) as error:
+            raise StoreError(
+                f"{path}: what jura-ng published cannot be read, and may count twice: {error};"
+                f" {use_as(path)}, restore it, or move it away if jura-ng never published from this host"
+            ) from error
 
 
 def former_publisher(

@@ -213,7 +213,11 @@ def configuration(site: Site) -> Iterator[Check]:
     """Every problem of the text, as `config check` has them; those with a check of their own under its name."""
     if site.conf.files and not options.errors(site.problems):
         yield Check("configuration", OK, ", ".join(site.conf.files))
+    # Of our own launchers their check tells.
+    ours = tuple(f"{program}: " for program in site.launchers)
     for one in site.problems:
+        if ours and one.option == "statecallout" and one.text.startswith(ours):
+            continue
         is_error = one.severity == options.ERROR
         # Without its own "warning:", which the verdict says.
         text = str(one._replace(severity=options.ERROR))
@@ -424,7 +428,10 @@ def states(site: Site) -> Iterator[Check]:
         yield Check("callouts", OK, "no A-REX is expected on this host")
     elif not site.callouts:
         detail = "no statecallout= lines of arcacct: a job whose files are cleaned between two sweeps is lost"
-        yield Check("callouts", CRITICAL, detail, f"`arcacct setup` shows them; then restart A-REX ({RESTART})", CONF)
+        advice = f"add those that `arcacct setup` shows to [arex] of {site.conf.arc_conf}, run `arcacct config check`,"
+        if site.release.major >= 7:
+            advice = f"`arcacct setup --write` makes {site.conf.arc_conf}.d/arcacct.conf; run `arcacct config check`,"
+        yield Check("callouts", CRITICAL, detail, f"{advice} and restart A-REX ({RESTART})", CONF)
     else:
         try:
             started = site.started

@@ -17,7 +17,6 @@ import psutil
 from arcacct.arex.resident import UNIT
 from arcacct.arex.spool_replay import launcher_settings
 from arcacct.config.check import LAUNCHERS, launcher_problem
-from arcacct.errors import TargetBusy
 from arcacct.queries.doctor_checks import CONF, STORE, Site
 from arcacct.queries.health import CRITICAL, OK, UNKNOWN, WARNING, Check, advised, there, user_name
 from arcacct.queries.ownership import is_changeable, user_of_arex
@@ -151,7 +150,7 @@ def _run(site: Site, program: str) -> Check:
     if code is None:
         detail = f"{program} did not end within {site.limit_s:g} s, with nothing to record"
         advice = f"run `{program} /tmp doctor DELETED` and check what delays it"
-        return Check("launcher", UNKNOWN, detail, advice, TargetBusy.exit_code)
+        return Check("launcher", CRITICAL, detail, advice, CONF)
     if code:
         detail = f"{program} ends with {code}, and A-REX treats that as a failure: {said or 'it prints nothing'}"
         return Check("launcher", CRITICAL, detail, ANEW, CONF)

@@ -143,6 +143,8 @@ class Health(NamedTuple):
     """How the jobs of this month and the one before it were measured; ``None``: not known."""
     recorder: Seen | None = None
     """``None``: not known."""
+    misshapen: tuple[str, ...] = ()
+    """What is wrong with a spool that is no directory, or a lock that is no file, and after a semicolon what to do."""
     is_without_arex: bool = False
     """Whether there is no control directory, and the database is elsewhere."""
     no_directory: str = ""
@@ -184,11 +186,15 @@ def look(here: Places, settings: Settings | None) -> Health:
         recorder=resident.seen(here),
         is_without_arex=without,
         no_directory=cannot_look(here.directory),
+        misshapen=(
+            *(f"{path} is no directory; remove it" for path in folders if _is_other(path, os.path.isdir)),
+            *(f"{path} is no file; remove it" for path in (here.queue_lock,) if _is_other(path, os.path.isfile)),
+        ),
     )
-    if settings is not None and not os.path.exists(here.publishing_database):
-        former = [former_publisher(plugin, None) for plugin in plugins(settings)]
-        found = found._replace(former=tuple(filter(None, former)))
     try:
+        if settings is not None and not os.path.exists(here.publishing_database):
+            former = [former_publisher(plugin, None) for plugin in plugins(settings)]
+            found = found._replace(former=tuple(filter(None, former)))
         try:
             return _looked(here, settings, found)
         except StoreBusy:
@@ -277,6 +283,10 @@ def _launcher(path: str, drained: Sequence[str]) -> Launcher:
     settings = spool_replay.launcher_settings(path) or spool_replay.LauncherSettings()
     places = tuple(one for one in (settings.spool, settings.fallback) if one and os.path.realpath(one) not in known)
     return Launcher(path, launcher_problem(path), spool_replay.look(places), places)
+
+
+def _is_other(path: str, is_right: Callable[[str], bool]) -> bool:
+    return os.path.lexists(path) and not is_right(path)
 
 
 def cannot_look(folder: str) -> str:

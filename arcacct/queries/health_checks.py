@@ -406,6 +406,8 @@ def _resident(found: Health, _limits: Thresholds) -> Iterator[Check]:
     ),
 )
 def _spool(found: Health, limits: Thresholds) -> Iterator[Check]:
+    for text in found.misshapen:
+        yield advised("spool", CRITICAL, f"{text}: nothing can be recorded until then")
     spool, recorder = found.spool, found.recorder
     severity = _waits(spool, found.now, limits)
     is_late = (

@@ -81,6 +81,9 @@ def _trusted(site: Site, part: str) -> Iterator[tuple[str, int]]:
     elif part == "targets":
         urls = [one.url.partition("file://") for one in targets(site.conf, site.kinds, None, [])]
         shared = [path for _before, is_file, path in urls if is_file]
+        for shown in filter(None, (one.credentials() for one in targets(site.conf, site.kinds, None, []))):
+            pair = (shown.x509_host_cert, shown.x509_host_key, shown.x509_cert_dir)
+            read += [path for path in (*pair, shown.ca_file) if path is not None]
     elif here is not None:
         folders = [here.directory, *filter(None, (here.rehearsal,))]
         databases = (here.database, *(f"{folder}/publishing.db" for folder in folders))

@@ -164,10 +164,8 @@ def _callouts(site: Site, checks: Sequence[Check]) -> Todo:
     lines = callout_lines(site.launchers[0], site.release)
     if site.release.major >= 7:
         place = callout_file(site.conf)
-        return (f"# `arcacct setup --write` makes {place}:", "[arex]", *lines, RESTART), (f"rm {place}", RESTART)
-    place = site.conf.arc_conf
-    do = (f"# add to [arex] of {place}:", *lines, "arcacct config check", RESTART)
-    return do, (f"remove the lines from {place}", RESTART)
+        return (f"# {place}", "[arex]", *lines), (f"rm {place}", RESTART)
+    return lines, (f"remove the lines from {site.conf.arc_conf}", RESTART)
 
 
 def _database(site: Site, checks: Sequence[Check]) -> Todo:

@@ -245,7 +245,7 @@ def a_directory(hook: pathlib.Path) -> str:
     [
         (missing, "the launcher does not exist (no such file or directory)"),
         (not_executable, "the launcher is not an executable program"),
-        (a_directory, "the launcher is not an executable program"),
+        (a_directory, "is no regular file"),
     ],
 )
 def test_a_launcher_that_a_rex_cannot_start_is_an_error(tmp_path, run, broken, said):
@@ -328,3 +328,29 @@ def test_show_prints_a_configuration(tmp_path, run):
     assert (code, err) == (0, "")
     assert f"[arex/jura/sgas:one]\n# {tmp_path}/arcacct.conf:2\ntargeturl = https://sgas.example.org:6143/sgas\n" in out
     assert "urbatchsize = many\n" in out
+
+
+def test_one_directory_in_two_spellings_is_one_receiver(tmp_path, run):
+    """With a slash at the end, or through a link: APEL would count every job twice."""
+    (tmp_path / "out").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "out")
+    arc = f"[lrms]\nbenchmark = HEPscore23:11.5\n[arex]\ncontroldir = {set_up(tmp_path / 'c')}\n"
+    for second in (f"{tmp_path}/out/", f"{tmp_path}/link", f"{tmp_path}/./out"):
+        ours = "".join(
+            f"[arcacct/directory:{name}]\npath = {path}\ngocdb_name = SITE\napel_messages = {kind}\n"
+            for name, path, kind in (("one", f"{tmp_path}/out", "summaries"), ("two", second, "individual"))
+        )
+        code, out, _ = run("--config", conf_files.write(tmp_path, ours, arc), "config", "check")
+        assert (code, "goes to the same receiver as directory:one" in out) == (78, True)
+
+
+def test_a_callout_of_the_site_that_is_not_there(tmp_path, run):
+    """A-REX fails each job by it; it is not our launcher, and no copy of ours is proposed."""
+    line = "statecallout=PREPARING timeout=10,onfailure=log /nowhere/site-check %I"
+    arc = f"[lrms]\nbenchmark = HEPscore23:11.5\n[arex]\ncontroldir = {set_up(tmp_path / 'c')}\n{line}\n"
+    conf = conf_files.write(tmp_path, None, arc)
+    for command in (("config", "check"), ("setup", "--check"), ("doctor", "--offline")):
+        code, out, _ = run("--config", conf, *command)
+        assert code == 78
+        assert "/nowhere/site-check: the program of a callout does not exist" in out
+        assert "arcacct-hook there" not in out.split("site-check: the program")[1].splitlines()[0]

@@ -114,7 +114,7 @@ def test_an_arc_6_gets_the_lines_printed(clinic, run) -> None:
         in (shown.stdout.splitlines())
     )
     assert "INLRMS" not in shown.stdout
-    assert "  systemctl restart arc-arex" in shown.stdout.splitlines()
+    assert "restart A-REX (systemctl restart arc-arex)" in shown.stdout
     refused = run("setup", "--write", "--yes")
     assert refused.returncode == 78
     assert "this is A-REX 6" in refused.stderr
@@ -746,7 +746,8 @@ def test_arex_6_gets_no_file_in_the_directory_of_arex_7(clinic, run, monkeypatch
     """An empty arc.conf.d is there, and A-REX 6 does not read it: the lines are for arc.conf."""
     arched(clinic, monkeypatch, "6.17.0")
     found = found_step(run, "callouts")
-    assert found["do"][0] == f"# add to [arex] of {clinic.conf}:"
+    assert all(line.startswith("statecallout=") for line in found["do"])
+    assert f"to [arex] of {clinic.conf}, run `arcacct config check`" in str(found["details"])
     assert "INLRMS" not in str(found["do"])
     done = run("setup", "--write", "--yes")
     assert (done.returncode, "this is A-REX 6" in done.stderr) == (78, True)

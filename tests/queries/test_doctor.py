@@ -337,12 +337,12 @@ def test_a_launcher_that_others_can_change_is_not_run(mended, tmp_path, what, mo
 
 
 def test_what_a_launcher_that_hangs_has_started_is_ended(mended) -> None:
-    """It has groups of processes of its own; none of them is left, and whether it works is unknown."""
+    """It has groups of processes of its own; none of them is left. A-REX would wait as long at each state of a job."""
     mended.put("#!/bin/sh\ntimeout 3600 sleep 3600\n")
 
     one = about(mended.verdicts(question_s=1.0), "launcher")
 
-    assert (one.severity, one.exit_code) == (UNKNOWN, 75)
+    assert (one.severity, one.exit_code) == (CRITICAL, 78)
     assert "did not end within 1 s, with nothing to record" in one.detail
     assert [one.pid for one in psutil.Process().children(recursive=True) if "sleep" in one.name()] == []
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import pathlib
 import shutil
+import sqlite3
 import subprocess
 import time
 from contextlib import closing
@@ -289,6 +290,49 @@ def test_a_key_of_another(site) -> None:
 
     found = site.status()["key"]
     assert (found.severity, "is not the key of" in found.text) == (health.CRITICAL, True)
+
+
+def test_marks_of_jura_ng_that_cannot_be_read(site) -> None:
+    """Nobody knows what it published then: no check is green, and nothing is sent."""
+    marks = pathlib.Path(site.here.controldir, "accounting", "publishing.db")
+    with closing(sqlite3.connect(marks)) as con, con:
+        con.execute("CREATE TABLE AccountingTargets (TargetID TEXT PRIMARY KEY, LastEndTime INT, LastReport INT)")
+    assert site.status() == {}
+    marks.write_bytes(b"\0" + marks.read_bytes()[1:])
+
+    found = site.status()["database"]
+
+    assert (found.severity, f"{marks}: what jura-ng published cannot be read" in found.text) == (health.CRITICAL, True)
+    done = arcacct("--config", site.conf, "publish", "--dry-run")
+    assert (done.returncode, "may count twice" in done.stderr) == (74, True)
+
+
+@pytest.mark.parametrize("shape", ["a file", "a link to nowhere"])
+def test_a_spool_that_is_no_directory(site, shape) -> None:
+    """No launcher can write there: every event would be lost."""
+    spool = pathlib.Path(site.here.spool)
+    shutil.rmtree(spool, ignore_errors=True)
+    spool.write_text("") if shape == "a file" else spool.symlink_to("/nowhere/spool")
+    found = [one for one in health_checks.judge(_examined(site), health.Thresholds()) if one.subject == "spool"]
+    assert max(one.severity for one in found) == health.CRITICAL
+    assert any(f"{spool} is no directory" in one.text for one in found)
+
+
+def test_a_lock_that_is_no_file(site) -> None:
+    """Neither a sweep nor publish can work."""
+    lock = pathlib.Path(site.here.queue_lock)
+    lock.unlink(missing_ok=True)
+    lock.mkdir()
+    found = [one for one in health_checks.judge(_examined(site), health.Thresholds()) if one.subject == "spool"]
+    assert any(one.severity == health.CRITICAL and f"{lock} is no file" in one.text for one in found)
+
+
+def test_a_launcher_that_is_a_pipe(site) -> None:
+    """It is not opened, and is an error."""
+    launcher = site.conf.parent / "arcacct-hook"
+    launcher.unlink()
+    os.mkfifo(launcher, 0o755)
+    assert "is no regular file" in site.status()["launcher"].text
 
 
 def test_events_that_a_recorder_leaves(site) -> None:
