@@ -29,7 +29,6 @@ from arcacct.database import access
 from arcacct.errors import ArcacctError, ConfigError, UsageError
 from arcacct.files.directories import resource
 from arcacct.files.safe_open import open_directory, private
-from arcacct.queries.setup import callout_lines
 from arcacct.sandbox import CE, RECEIVERS, Sandbox
 from arcacct.sandbox.apel import int_of
 from arcacct.targets import kinds, plugins
@@ -201,6 +200,8 @@ def _new_directory(directory: str) -> Iterator[str]:
 
 def _configured(home: str, box: Sandbox) -> Settings:
     """Write arc.conf and arcacct.conf, and read them as every command does."""
+    from arcacct.queries.setup import callout_lines  # noqa: PLC0415  `arcacct sandbox` does not need it
+
     arc_conf, launcher = os.path.join(home, "arc.conf"), os.path.join(home, "arcacct-hook")
     shutil.copy(resource("etc", "arcacct-hook"), launcher)
     os.chmod(launcher, 0o700)

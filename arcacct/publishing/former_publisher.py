@@ -85,7 +85,7 @@ def marks(path: str) -> dict[str, Mark]:
     Return how far jura-ng came with each target; empty if there is no such database, or if it has no such table.
 
     SQLite opens a copy: a lock on the original could stop a jura-ng that is still running. Raises StoreError if the
-    database cannot be read: then nobody knows what counts twice.
+    database cannot be read: then it is unknown what counts twice.
     """
     if not os.path.lexists(path):
         return {}

@@ -293,7 +293,7 @@ def test_a_key_of_another(site) -> None:
 
 
 def test_marks_of_jura_ng_that_cannot_be_read(site) -> None:
-    """Nobody knows what it published then: no check is green, and nothing is sent."""
+    """It is unknown what it published then: no check is green, and nothing is sent."""
     marks = pathlib.Path(site.here.controldir, "accounting", "publishing.db")
     with closing(sqlite3.connect(marks)) as con, con:
         con.execute("CREATE TABLE AccountingTargets (TargetID TEXT PRIMARY KEY, LastEndTime INT, LastReport INT)")
