@@ -142,7 +142,7 @@ class Site:
         self.database = database
         self.limit_s = limit_s
         self.now = int(time.time()) if now is None else now
-        self.processes = processes
+        self._processes = processes
         self.mounts = mounts
         self.run_time_conf = run_time_conf
         self.kinds = kinds(conf)
@@ -160,6 +160,11 @@ class Site:
     def is_without_arex(self) -> bool:
         """Whether no A-REX is expected here."""
         return self.here is not None and is_without_arex(self.here, has_callouts=bool(self.callouts))
+
+    @cached_property
+    def processes(self) -> Sequence[Process]:
+        """The running A-REX."""
+        return self._processes()
 
     @cached_property
     def release(self) -> Release:
@@ -213,10 +218,10 @@ def configuration(site: Site) -> Iterator[Check]:
     """Every problem of the text, as `config check` has them; those with a check of their own under its name."""
     if site.conf.files and not options.errors(site.problems):
         yield Check("configuration", OK, ", ".join(site.conf.files))
-    # Of our own launchers their check tells.
+    # The check of launchers reports ours.
     ours = tuple(f"{program}: " for program in site.launchers)
     for one in site.problems:
-        if ours and one.option == "statecallout" and one.text.startswith(ours):
+        if one.option == "statecallout" and one.text.startswith(ours):
             continue
         is_error = one.severity == options.ERROR
         # Without its own "warning:", which the verdict says.
@@ -398,7 +403,7 @@ def running(site: Site) -> Iterator[Check]:
     """Whether A-REX runs, and has our database open."""
     if site.is_without_arex:
         return
-    found = site.processes()
+    found = site.processes
     if not found:
         yield Check(
             "A-REX",
@@ -451,7 +456,7 @@ def states(site: Site) -> Iterator[Check]:
 
 
 def _calls(callout: Callout) -> tuple[str, str]:
-    """What A-REX has to know of a callout for us to get its events."""
+    """State and program: by these A-REX finds a callout."""
     return callout.state, callout.program
 
 
@@ -475,7 +480,10 @@ def history(site: Site) -> Iterator[Check]:
         yield Check("history", UNKNOWN, "there is no database yet")
         return
     if site.is_without_arex:
-        if site.health is not None and site.health.recorded is not None and not site.health.recorded.jobs:
+        recorded = None if site.health is None else site.health.recorded
+        if recorded is None:
+            yield Check("history", UNKNOWN, "the database cannot be read")
+        elif not recorded.jobs:
             ours = (site.conf.get("lrms", "lrms") or "").split()[:1]
             systems = _BATCH_SYSTEMS.items()
             found = [command for program, (lrms, command) in systems if shutil.which(program) or ours == [lrms]]

@@ -51,7 +51,7 @@ def ownership(site: Site, part: str) -> Iterator[Check]:
 
 def user_of_arex(site: Site) -> int:
     """Return the user that A-REX runs as; the owner of its control directory, if nothing else tells."""
-    if running := [one.user for one in site.processes() if one.user is not None]:
+    if running := [one.user for one in site.processes if one.user is not None]:
         return running[0]
     confs = [site.conf]
     with suppress(OSError, ArcacctError):

@@ -12,6 +12,7 @@ import shlex
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
 from arcacct.arex.spool_replay import LauncherSettings, launcher_settings
@@ -206,6 +207,7 @@ def _names(site: Site) -> Iterator[Check]:
                 yield found
 
 
+@lru_cache(maxsize=1)
 def _units(site: Site) -> dict[str, str | None]:
     """The state of each unit that this host needs; ``None``: no systemd answers."""
     publishes = site.settings is not None and bool(site.settings.targets) and not site.settings.jura_targets

@@ -850,3 +850,16 @@ def test_a_name_that_cannot_be_resolved_is_one_line(clinic, run) -> None:
     clinic.configure()
     (one,) = [one for one in details(run, "targets") if one["subject"] == "apel:a name"]
     assert (one["verdict"], "msg.invalid: the name cannot be resolved" in one["detail"]) == ("error", True)
+
+
+def test_a_database_that_cannot_be_read_imported_nothing(tmp_path, capsys) -> None:
+    """On a host without A-REX: whether jobs were imported is unknown then, and not ok."""
+    if os.path.isdir("/var/spool/arc/jobstatus"):
+        pytest.skip("this host has a control directory")
+    database = tmp_path / "ours" / "accounting.db"
+    (tmp_path / "arcacct.conf").write_text(f"[arcacct]\ndatabase={database}\npublishes=no\n")
+    (tmp_path / "arc.conf").write_text("[lrms]\nbenchmark=HEPscore23:10.5\n")
+    database.parent.mkdir()
+    database.write_bytes(b"no database" * 1000)
+    found = found_step(lambda *words: said(capsys, "--config", tmp_path / "arc.conf", *words), "history")
+    assert (found["verdict"], found["details"][0]["detail"]) == ("unknown", "the database cannot be read")

@@ -784,7 +784,7 @@ def test_a_process_of_arex_is_found(tmp_path) -> None:
             # It has its name once it runs.
             while "arched" not in pathlib.Path(f"/proc/{running.pid}/comm").read_text(encoding="ascii"):
                 time.sleep(0.01)
-            found = {one.pid: one for one in doctor_checks.Site(load_nothing(), None).processes()}
+            found = {one.pid: one for one in doctor_checks.Site(load_nothing(), None).processes}
         finally:
             running.kill()
     assert str(tmp_path / "open") in found[running.pid].files
