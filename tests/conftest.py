@@ -14,7 +14,6 @@ from campaigns import examples, has_campaigns, start_campaigns
 from hypothesis import HealthCheck, settings
 
 from arcacct import wording
-from arcacct.config import review
 from arcacct.database import connection
 
 
@@ -90,7 +89,7 @@ def run_of_its_own(monkeypatch):
     """Each test is a run of its own: what one keeps secret the next may show, and what it opened is not to blame."""
     monkeypatch.setattr(wording, "_secrets", wording.Secrets())
     # An A-REX that this machine has says nothing about the hosts of the tests.
-    monkeypatch.setattr(review, "ARCHED", "/nowhere/arched")
+    monkeypatch.setenv("ARC_LOCATION", "/nowhere")
     connection.opened.clear()
 
 

@@ -221,8 +221,6 @@ STATES = ("ACCEPTED", "PREPARING", "SUBMIT", "FINISHING", "FINISHED")
 """The states that change a record and have a callout in every A-REX since 6."""
 NEW_STATES = ("INLRMS",)
 """Those that have one since A-REX 7; A-REX 6 does not start with a line for one of them."""
-ARCHED = "/usr/sbin/arched"
-"""The program of A-REX."""
 _FILE = "etc/arc.conf.statecallout"
 _LINE = "write timeout=10,onsuccess=pass,onfailure=log,ontimeout=log"
 
@@ -285,18 +283,20 @@ def release(conf: Conf) -> Release:
     Ask the installed A-REX for its release; where there is none, see which database A-REX made at its last start.
 
     A package that was upgraded runs from the next start on, so its program is asked first. Of a host with neither, the
-    directory arc.conf.d tells, which the packages of ARC 7 make.
+    directory arc.conf.d tells, which the packages of ARC 7 make. The program lies below ARC_LOCATION, or /usr, as for
+    A-REX's own start.
     """
+    program = os.path.join(os.environ.get("ARC_LOCATION") or "/usr", "sbin", "arched")
     try:
         done = subprocess.run(
-            [ARCHED, "--version"], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=10, check=False
+            [program, "--version"], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=10, check=False
         )
     except (OSError, subprocess.SubprocessError):
         found = None
     else:
         found = re.search(r" version (\d+)(\.\d+)*", done.stdout)
     if found is not None:
-        return Release(int(found[1]), f"{ARCHED} is{found[0]}")
+        return Release(int(found[1]), f"{program} is{found[0]}")
     accounting = os.path.join(conf.get("arex", "controldir") or paths.CONTROLDIR, "accounting")
     for major, name in ((7, "accounting_v2.db"), (6, "accounting.db")):
         if os.path.exists(path := os.path.join(accounting, name)):

@@ -17,7 +17,6 @@ from clinic import OPTIONS, Clinic
 from in_process import said
 from other_users import acting_as
 
-from arcacct.config import review
 from arcacct.config.parser import load
 from arcacct.config.review import STATES, Release
 from arcacct.files.directories import resource
@@ -682,10 +681,11 @@ def test_jobs_of_a_database_that_cannot_be_looked_for(clinic, run, monkeypatch) 
 
 def arched(site: Clinic, monkeypatch, version: str) -> None:
     """An A-REX of this release is installed."""
-    program = site.path / "arched"
+    program = site.path / "usr" / "sbin" / "arched"
+    program.parent.mkdir(parents=True, exist_ok=True)
     program.write_text(f"#!/bin/sh\necho arched version {version}\n")
     program.chmod(0o755)
-    monkeypatch.setattr(review, "ARCHED", str(program))
+    monkeypatch.setenv("ARC_LOCATION", str(site.path / "usr"))
 
 
 def lines_for(site: Clinic, states: tuple[str, ...], options: str = OPTIONS) -> None:

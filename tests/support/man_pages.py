@@ -60,6 +60,7 @@ FILES = {
 ENVIRONMENT = {
     "ARC_CONFIG": "Read this arc.conf. The option `--config` has priority.",
     "ARCACCT_CONFIG": "Read this arcacct.conf instead of the one next to arc.conf.",
+    "ARC_LOCATION": "A-REX is installed below this directory; the default is `/usr`.",
 }
 _NONE_OF_OURS = ("arcacct demo", "arcacct fleet", "arcacct help", "arcacct node", "arcacct sandbox", "arcacct features")
 """Commands that need neither the configuration nor the databases, or hardly ever."""

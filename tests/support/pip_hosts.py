@@ -45,7 +45,9 @@ class PipRoad(first_month.Road):
         other = ("ARC", "PYTHON", "PIP", "LANG", "LC_")
         kept = {name: value for name, value in os.environ.items() if not name.startswith(other)}
         path = os.pathsep.join([str(root / "bin"), str(root / "usr/local/sbin"), os.environ["PATH"]])
-        self.environ = {**kept, **_NEEDS_NO_NETWORK, "PATH": path, "ARC_CONFIG": f"{root}/etc/arc.conf"}
+        # An A-REX that this machine has is not the one of this host.
+        arc = {"ARC_CONFIG": f"{root}/etc/arc.conf", "ARC_LOCATION": f"{root}/usr"}
+        self.environ = {**kept, **_NEEDS_NO_NETWORK, **arc, "PATH": path}
 
     def named(self, path: str) -> str:
         return str(self.at(path))
