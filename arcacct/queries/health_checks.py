@@ -627,7 +627,7 @@ def _target_check(found: Health, state: TargetState, limits: Thresholds) -> Chec
     if state.unanswered:
         parts.append(f"{count_of(state.unanswered, 'message')} without an answer")
     # What is held has a check of its own.
-    if state.last_error and " held: " not in state.last_error and (state.last_run_s or 0) > (state.last_success_s or 0):
+    if state.last_error and " held: " not in state.last_error:
         # Also when nothing waits: the run failed, sync message included. A receiver that is only busy may be so for a
         # while; anything else does not pass without an administrator.
         is_busy = state.last_success_s and state.last_exit_code in (0, TargetBusy.exit_code)
