@@ -17,11 +17,10 @@ from arcacct.publishing.delivery import DeliveryBatch, MessagePart, MessageSink
 from arcacct.publishing.ledger import PLACE, HeldRecord, Names, SentRecord, SentVersion
 from arcacct.publishing.ledger_rows import DAY_S, month_of
 from arcacct.publishing.plugin import RecordFormat, RenderedRecord, TargetPlugin
-from arcacct.publishing.sent import digest, is_same, row_digest
+from arcacct.publishing.sent import digest, is_same
 from arcacct.records import reader
 from arcacct.records.model import AAR, Row, column
 from arcacct.records.pseudonyms import PSEUDONYM
-from arcacct.records.reader import Logged
 from arcacct.records.states import FAILED
 
 _GONE = "the receiver has this record, but {why}: {room}, then run `arcacct quarantine retry`"
@@ -127,25 +126,24 @@ class RecordBatcher:
         self._delivery.collect_answers()
         return new
 
-    def add_new(self, records: Sequence[Logged]) -> None:
+    def add_new(self, records: Sequence[tuple[int, AAR]]) -> None:
         """
-        Add records of jobs that the receiver does not have. The result is that of `add` for each.
+        Add records of jobs that the receiver does not have, with their places in the log, as `add` does for each.
 
         This is the fast path for most records: it creates only the objects that the ledger stores.
         """
         unsettled_from, rendered, collect = self._now - self._settle_s, self._rendered, self._collect
-        for number, one in enumerate(records):
-            seq, row, packed = one
-            made = rendered(row)
+        for number, (seq, aar) in enumerate(records):
+            made = rendered(aar)
             if made is None:
-                self.add(one.aar, seq)
+                self.add(aar, seq)
                 continue
             key, text, group, names = made
-            record_id, job_id, end_time, status, wall_s = _NOTED(row)
+            record_id, job_id, end_time, status, wall_s = _NOTED(aar)
             if (status == FAILED and end_time > unsettled_from) or self._is_elsewhere(end_time):
-                self.add(one.aar, seq)
+                self.add(aar, seq)
                 continue
-            of_job = job_id, record_id, seq, end_time, row_digest(row, packed), key
+            of_job = job_id, record_id, seq, end_time, digest(aar), key
             collect(text, group, _noted((*of_job, None, names, wall_s, None, 0, None)))
             self.passed(seq)
             if self._count >= self._most:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
+from enum import Enum
+from functools import partial
 from itertools import groupby, islice
 from typing import NamedTuple
 
@@ -22,12 +24,11 @@ from arcacct.publishing.plugin import TargetPlugin
 from arcacct.publishing.selection import remembered_kinds
 from arcacct.publishing.sent import ZeroedKey, is_same
 from arcacct.records import reader, usage
-from arcacct.records.model import AAR, Row, column, record_of
+from arcacct.records.model import AAR
 from arcacct.records.pseudonyms import closed_months, pseudonymised
-from arcacct.records.reader import Logged, Page
+from arcacct.records.reader import Page
+from arcacct.records.states import FINAL
 from arcacct.wording import count_of
-
-_RECORD_ID, _JOB_ID, _VO, _END_TIME = map(column, ("record_id", "job_id", "vo", "end_time"))
 
 Versions = dict[str, list[SentVersion]]
 """The receiver's versions of each job."""
@@ -92,13 +93,13 @@ class RecordRouter(RecordBatcher):
             return True
         return not self.retract(aar.job_id, aar, known)
 
-    def add_new(self, records: Sequence[Logged]) -> None:
+    def add_new(self, records: Sequence[tuple[int, AAR]]) -> None:
         """Add new records, as `RecordBatcher.add_new`."""
         if self._is_one_family:
             super().add_new(records)
             return
-        for one in records:
-            self.add(one.aar, one.seq)
+        for seq, aar in records:
+            self.add(aar, seq)
 
     def zero_out_previous(self, doubt_seq: int, ended_from: int, ended_before: int = reader.LAST_SECOND) -> None:
         """
@@ -220,7 +221,7 @@ class RecordRouter(RecordBatcher):
         else:
             batcher.quarantine(aar, seq, reason)
 
-    def key_collisions(self, rows: Sequence[Row]) -> dict[str, str]:
+    def key_collisions(self, records: Sequence[AAR]) -> dict[str, str]:
         """
         Return the new records that the receiver would take for another job, with that job's JobID.
 
@@ -231,17 +232,16 @@ class RecordRouter(RecordBatcher):
         if not ctx.plugin.keys_may_collide:
             return {}
         key = ctx.plugin.any_records().key
-        rows = [row for row in rows if wants(row[_VO])]
-        ends = Counter([row[_END_TIME] for row in rows])
-        own_ids = {row[_RECORD_ID] for row in rows}
+        records = [aar for aar in records if wants(aar.vo)]
+        ends = Counter([aar.end_time for aar in records])
+        own_ids = {aar.record_id for aar in records}
         seconds = reader.seconds_of_others(ctx.accounting, ends, own_ids)
         others = reader.ended_at(ctx.accounting, seconds, besides=own_ids) if seconds else []
         ends.update(end_time for *_name, end_time in others)
         same: dict[str, list[AAR]] = {}
         # A key contains the end time: only jobs that end in the same second need their keys made.
-        for row in rows if max(ends.values(), default=0) > 1 else ():
-            if ends[row[_END_TIME]] > 1:
-                aar = record_of(row, None)
+        for aar in records if max(ends.values(), default=0) > 1 else ():
+            if ends[aar.end_time] > 1:
                 same.setdefault(key(aar), []).append(aar)
         rivals: dict[str, list[str]] = {one: [] for one in same}
         for _record_id, job_id, local_job_id, end_time in others:
@@ -289,6 +289,112 @@ class RecordRouter(RecordBatcher):
         super()._deliver(ahead=ahead)
 
 
+class Candidate(NamedTuple):
+    """A job whose record may be sent or taken back, with all that is known of it."""
+
+    seq: int
+    """The place of its record in FinishedLog; 0: it was not read from the log."""
+    job_id: str
+    aar: AAR | None
+    """Its record; ``None``: the database has none, or the record must not be published and never was."""
+    versions: Sequence[SentVersion] = ()
+    """What the receiver has of the job."""
+    state: str | None = None
+    """The state in which the record is held back from the target."""
+    twin: str | None = None
+    """Another job that the receiver would take for this one."""
+    is_closed: bool = False
+    """Whether the names of the user were replaced by a pseudonym."""
+
+
+class Fate(Enum):
+    """What a run does with a job."""
+
+    NEW = "send a record to a receiver that has none"
+    SEND = "send the record, if the receiver lacks this version"
+    QUARANTINE = "hold it back: the receiver would take it for another job"
+    RETRACT = "take back what the receiver has"
+    LEAVE = "leave the receiver as it is"
+
+
+def gather(ctx: RunContext, router: RecordRouter, jobs: Sequence[tuple[int, str, AAR | None]]) -> list[Candidate]:
+    """
+    Return what is known of each job: one set of queries for a page.
+
+    ``jobs``: place in the log, JobID and record. A missing record is looked up if the receiver has the job.
+    """
+    job_ids = [job_id for _seq, job_id, _aar in jobs]
+    versions = sent.versions(ctx.publishing, ctx.block, job_ids, keeps_first=ctx.plugin.keeps_first)
+    lacking = [job_id for _seq, job_id, aar in jobs if aar is None and job_id in versions]
+    found = reader.by_job_id(ctx.accounting, lacking) if lacking else {}
+    records = [found.get(job_id) if aar is None else aar for _seq, job_id, aar in jobs]
+    closed = pseudonymised(ctx.accounting, [aar.record_id for aar in records if aar is not None])
+    states = held.states(ctx.publishing, ctx.block, job_ids)
+    unknown = [aar for aar in records if aar is not None and not versions.get(aar.job_id)]
+    twins = router.key_collisions(
+        [aar for aar in unknown if aar.record_id not in closed and reader.is_publishable(aar)]
+    )
+    for job_id in [job_id for job_id, state in states.items() if state == "retry" and job_id in versions]:
+        # The receiver has room now: what it had no longer counts.
+        versions[job_id] = [one._replace(digest=b"", notes=None) for one in versions[job_id]]
+    return [
+        Candidate(
+            seq, job_id, aar, versions.get(job_id, ()), states.get(job_id), twins.get(job_id),
+            is_closed=aar is not None and aar.record_id in closed,
+        )
+        for (seq, job_id, _aar), aar in zip(jobs, records, strict=True)
+    ]  # fmt: skip
+
+
+def fate(ctx: RunContext, job: Candidate) -> Fate:
+    """Decide what happens to a job. Whether figures may change is left to the safeguard, which knows the months."""
+    aar = job.aar
+    if aar is None:
+        return Fate.RETRACT
+    if not reader.is_publishable(aar):
+        # A job that was resumed is decided about when it ends.
+        return Fate.RETRACT if aar.held or aar.status in FINAL else Fate.LEAVE
+    # Records with pseudonyms stay at the receiver as they were sent: the pseudonyms are no correction.
+    if job.is_closed or job.state == "dropped":
+        return Fate.LEAVE
+    if not ctx.plugin.target.wants(aar.vo):
+        return Fate.RETRACT
+    if job.twin is not None:
+        return Fate.QUARANTINE
+    return Fate.SEND if job.versions or job.state is not None else Fate.NEW
+
+
+def route(ctx: RunContext, router: RecordRouter, jobs: Sequence[tuple[int, str, AAR | None]]) -> list[str]:
+    """
+    Send, hold, take back or leave the jobs of a page, in their order.
+
+    Returns the JobIDs of held records that need no sending: the receiver has this version, or the target excludes the
+    job.
+    """
+    settled: list[str] = []
+    for what, some in groupby(gather(ctx, router, jobs) if jobs else (), partial(fate, ctx)):
+        if what is Fate.NEW:
+            router.add_new([(one.seq, one.aar) for one in some if one.aar is not None])
+        elif what is not Fate.LEAVE:
+            settled += [one.job_id for one in some if not _act(ctx, router, one, what) and one.state is not None]
+    return settled
+
+
+def _act(ctx: RunContext, router: RecordRouter, job: Candidate, what: Fate) -> bool:
+    """Do with a job what was decided. Return False if nothing needs sending."""
+    seq, aar = job.seq, job.aar
+    if aar is not None and what is Fate.SEND:
+        return router.add(aar, seq, job.versions)
+    if aar is not None and what is Fate.QUARANTINE:
+        router.quarantine(aar, seq, TWIN.format(job.twin))
+        return True
+    # If only the selection excludes the job, its record is publishable.
+    unwanted = aar is not None and reader.is_publishable(aar)
+    if ctx.guard.blocks_retraction(aar, seq, job.versions, unwanted=unwanted):
+        return True
+    return not router.retract(job.job_id, aar, job.versions)
+
+
 def add_logged(
     ctx: RunContext,
     router: RecordRouter,
@@ -302,21 +408,36 @@ def add_logged(
 
     ``waiting``: up to the place ``reached``, only these records and the held ones are checked.
     """
-    _retract_deleted(ctx, router, position.last_seq, horizon)
-    seq, ended_from = position.last_seq, position.start_end_time
+    deleted = list(dict.fromkeys(usage.deleted_jobs(ctx.accounting, position.last_seq, horizon)))
+    there = reader.by_job_id(ctx.accounting, deleted)
+    _release(ctx, route(ctx, router, [(0, job_id, None) for job_id in deleted if job_id not in there]))
+    for page in _pages(ctx, position, horizon, waiting, reached):
+        jobs: list[tuple[int, str, AAR | None]] = [(one.seq, one.aar.job_id, one.aar) for one in page.records]
+        # Release a held record that is again the version that the receiver has.
+        _release(ctx, route(ctx, router, [*jobs, *((seq, job_id, None) for seq, job_id in page.others)]))
+        router.passed(page.last_seq)
+
+
+def _pages(
+    ctx: RunContext, position: Cursor, horizon: int, waiting: Collection[int] | None, reached: int
+) -> Iterator[Page]:
+    """Yield the pages of the log that may need sending or retracting (`add_logged`)."""
+    con, seq, ended_from = ctx.accounting, position.last_seq, position.start_end_time
+    places: set[int] = set()
     if waiting is not None:
-        aside = reader.places_of(ctx.accounting, held.job_ids(ctx.publishing, ctx.block), seq, reached)
-        _add_places(ctx, router, {*aside, *(place for place in waiting if place <= reached)}, ended_from)
+        places.update(reader.places_of(con, held.job_ids(ctx.publishing, ctx.block), seq, reached))
+        places.update(place for place in waiting if place <= reached)
         seq = reached
-    places = _places_by_end(ctx, seq, horizon, ended_from)
-    if places is not None:
-        _add_places(ctx, router, places, ended_from)
-        router.passed(reader.highest_place(ctx.accounting, horizon))
-        return
-    while page := reader.logged_after(ctx.accounting, seq, horizon, ended_from=ended_from):
-        _add_page(ctx, router, page)
+    after = _places_by_end(ctx, seq, horizon, ended_from)
+    rising = sorted(places | (after or set()))
+    for start in range(0, len(rising), reader.PAGE_RECORDS):
+        yield reader.logged_among(con, rising[start : start + reader.PAGE_RECORDS], ended_from=ended_from)
+    if after is not None:
+        # The records between need nothing.
+        yield Page([], reader.highest_place(con, horizon), [])
+    while after is None and (page := reader.logged_after(con, seq, horizon, ended_from=ended_from)):
+        yield page
         seq = page.last_seq
-        router.passed(seq)
 
 
 def _places_by_end(ctx: RunContext, seq: int, horizon: int, ended_from: int) -> set[int] | None:
@@ -338,85 +459,6 @@ def _places_by_end(ctx: RunContext, seq: int, horizon: int, ended_from: int) -> 
     }
 
 
-def _add_places(ctx: RunContext, router: RecordRouter, places: Iterable[int], ended_from: int) -> None:
-    rising = sorted(places)
-    for start in range(0, len(rising), reader.PAGE_RECORDS):
-        some = rising[start : start + reader.PAGE_RECORDS]
-        page = reader.logged_among(ctx.accounting, some, ended_from=ended_from)
-        _add_page(ctx, router, page)
-        router.passed(page.last_seq)
-
-
-def _add_page(ctx: RunContext, router: RecordRouter, page: Page) -> None:
-    # Records with pseudonyms stay at the receiver as they were sent: the pseudonyms are no correction.
-    closed = pseudonymised(ctx.accounting, [row[_RECORD_ID] for _seq, row, _digest in page.records])
-    if closed:
-        page = page._replace(records=[one for one in page.records if one.row[_RECORD_ID] not in closed])
-    job_ids = [*(row[_JOB_ID] for _seq, row, _digest in page.records), *(job_id for _seq, job_id in page.others)]
-    known = _versions(ctx, job_ids)
-    aside = held.states(ctx.publishing, ctx.block, job_ids)
-    twins = router.key_collisions([row for _seq, row, _digest in page.records if not known.get(row[_JOB_ID])])
-    odd, wants = known.keys() | aside.keys() | twins.keys(), ctx.plugin.target.wants
-    settled: list[str] = []
-    # Consecutive records that the receiver does not have take the fast path.
-    for is_new, records in groupby(page.records, lambda one: one[1][_JOB_ID] not in odd and wants(one[1][_VO])):
-        if is_new:
-            router.add_new([*records])
-            continue
-        settled += [
-            aar.job_id
-            for seq, aar in ((one.seq, one.aar) for one in records)
-            if aside.get(aar.job_id) != "dropped"
-            and _add(ctx, router, seq, aar, known.get(aar.job_id, []), twins.get(aar.job_id))
-        ]
-    settled += _add_others(ctx, router, page, known)
-    # Release a held record that is again the version that the receiver has.
-    _release(ctx, [job_id for job_id in settled if job_id in aside])
-
-
-def _add(
-    ctx: RunContext, router: RecordRouter, seq: int, aar: AAR, known: Sequence[SentVersion], twin: str | None = None
-) -> bool:
-    """
-    Add or retract one record. Return True if nothing needs sending: the receiver has it, or the target excludes it.
-
-    ``twin`` is another job that the receiver would take for this one.
-    """
-    if ctx.plugin.target.wants(aar.vo):
-        if twin is not None:
-            router.quarantine(aar, seq, TWIN.format(twin))
-            return False
-        return not router.add(aar, seq, known)
-    if known and ctx.guard.blocks_retraction(aar, seq, known, unwanted=True):
-        return False
-    return router.retract(aar.job_id, aar, known)
-
-
-def _add_others(ctx: RunContext, router: RecordRouter, page: Page, known: Versions) -> list[str]:
-    """Retract records that must not be published, if they were; return the JobIDs with nothing left to do."""
-    records = reader.by_job_id(ctx.accounting, [job_id for _seq, job_id in page.others if known.get(job_id)])
-    settled = []
-    for seq, job_id in page.others:
-        aar, versions = records.get(job_id), known.get(job_id, [])
-        if aar is not None and reader.is_publishable(aar):
-            # It ended before the target's time, and a republish sent it.
-            gone = _add(ctx, router, seq, aar, versions)
-        else:
-            forbidden = ctx.guard.blocks_retraction(None, seq, versions, unwanted=False)
-            gone = not forbidden and router.retract(job_id, aar, versions)
-        if gone:
-            settled.append(job_id)
-    return settled
-
-
-def _retract_deleted(ctx: RunContext, router: RecordRouter, seq: int, horizon: int) -> None:
-    job_ids = usage.deleted_jobs(ctx.accounting, seq, horizon)
-    there = reader.by_job_id(ctx.accounting, job_ids)
-    gone = [job_id for job_id in dict.fromkeys(job_ids) if job_id not in there]
-    known = _versions(ctx, gone)
-    _release(ctx, [job_id for job_id in gone if router.retract(job_id, None, known.get(job_id, []))])
-
-
 def add_held(ctx: RunContext, router: RecordRouter) -> None:
     """
     Add the held records that are due, page by page.
@@ -427,27 +469,16 @@ def add_held(ctx: RunContext, router: RecordRouter) -> None:
     for refused in (False, True):
         page = [("", "")]
         while page := held.held_to_send(ctx.publishing, ctx.block, due, refused=refused, after=page[-1][0]):
-            job_ids = [job_id for job_id, _state in page]
-            found = reader.by_job_id(ctx.accounting, job_ids)
+            found = reader.by_job_id(ctx.accounting, [job_id for job_id, _state in page])
             # The receiver's administrator deleted the record of a job that must not be published any more.
             for job_id, state in page:
                 if state == "retry" and ctx.plugin.keeps_first and not _is_published(ctx, found.get(job_id)):
                     ledger.removed(ctx.publishing, ctx.block, job_id)
             # A record that is held for impossible values waits for a decision, whatever else it waits for.
-            job_ids = [job_id for job_id in job_ids if job_id not in found or not found[job_id].held]
-            records = {job_id: found[job_id] for job_id in job_ids if job_id in found}
-            known = _versions(ctx, job_ids)
-            twins = router.key_collisions([aar for job_id, aar in records.items() if not known.get(job_id)])
-            for job_id, state in page:
-                # "retry" means that the receiver has room now: its old version no longer counts.
-                if state == "retry":
-                    known[job_id] = [one._replace(digest=b"", notes=None) for one in known.get(job_id, [])]
-            settled = [
-                job_id
-                for job_id in job_ids
-                if job_id not in records
-                or _add(ctx, router, 0, records[job_id], known.get(job_id, []), twins.get(job_id))
-            ]
+            waiting = {job_id for job_id, aar in found.items() if aar.held}
+            settled = route(
+                ctx, router, [(0, job_id, found.get(job_id)) for job_id, _state in page if job_id not in waiting]
+            )
             # Flush before the log is read, which may have the same records again: the ledger must have these by then.
             router.flush()
             _release(ctx, settled)
@@ -473,18 +504,11 @@ def release_absent(ctx: RunContext) -> None:
 def add_period(ctx: RunContext, router: RecordRouter, ended_from: int, ended_before: int) -> None:
     """Add every record that ended in a period, except those that an operator dropped."""
     left = 0
-    for whole in reader.ended_between(ctx.accounting, ended_from, ended_before):
-        closed = pseudonymised(ctx.accounting, [aar.record_id for aar in whole])
-        left += len(closed)
-        page = [aar for aar in whole if aar.record_id not in closed]
-        job_ids = [aar.job_id for aar in page]
-        known = _versions(ctx, job_ids)
-        aside = held.states(ctx.publishing, ctx.block, job_ids)
-        twins = router.key_collisions([aar for aar in page if not known.get(aar.job_id)])
-        for aar in page:
-            if aside.get(aar.job_id) != "dropped" and ctx.plugin.target.wants(aar.vo):
-                _add(ctx, router, 0, aar, known.get(aar.job_id, []), twins.get(aar.job_id))
-    _retract_absent(ctx, router, (ended_from, ended_before))
+    for page in reader.ended_between(ctx.accounting, ended_from, ended_before):
+        left += len(pseudonymised(ctx.accounting, [aar.record_id for aar in page]))
+        route(ctx, router, [(0, aar.job_id, aar) for aar in page if ctx.plugin.target.wants(aar.vo)])
+    for absent in _absent(ctx, (ended_from, ended_before)):
+        route(ctx, router, absent)
     if left:
         ctx.summary.note(
             f"{count_of(left, 'job')} not sent again: the names of the users were replaced by pseudonyms (`arcacct db"
@@ -492,9 +516,10 @@ def add_period(ctx: RunContext, router: RecordRouter, ended_from: int, ended_bef
         )
 
 
-def _retract_absent(ctx: RunContext, router: RecordRouter, ended: tuple[int, int]) -> None:
+def _absent(ctx: RunContext, ended: tuple[int, int]) -> Iterator[list[tuple[int, str, AAR | None]]]:
     """
-    Retract what the receiver has with ``ended[0] <= EndTime < ended[1]`` of jobs that do not count in that period.
+    Yield the jobs that do not count in a period, but have a record with ``ended[0] <= EndTime < ended[1]`` at the
+    receiver.
 
     They ended in another period, or are held, not selected or deleted. A job that is missing without a reason in the
     log stays.
@@ -505,8 +530,8 @@ def _retract_absent(ctx: RunContext, router: RecordRouter, ended: tuple[int, int
     job_ids = (one.job_id for one in there if one.digest)
     while some := list(dict.fromkeys(islice(job_ids, sent.MANY))):
         records = reader.by_job_id(ctx.accounting, some)
-        absent = [
-            job_id
+        absent = {
+            job_id: records.get(job_id)
             for job_id in some
             if job_id not in done
             and (job_id in records or job_id in deleted)
@@ -515,15 +540,9 @@ def _retract_absent(ctx: RunContext, router: RecordRouter, ended: tuple[int, int
                 and reader.is_time(records[job_id].end_time)
                 and ended[0] <= records[job_id].end_time < ended[1]
             )
-        ]
+        }
         done.update(absent)
-        for job_id, versions in _versions(ctx, absent).items():
-            aar = records.get(job_id)
-            if _is_published(ctx, aar):
-                assert aar is not None
-                _add(ctx, router, 0, aar, versions)
-            elif not ctx.guard.blocks_retraction(aar, 0, versions, unwanted=aar is not None and not aar.held):
-                router.retract(job_id, aar, versions)
+        yield [(0, job_id, aar) for job_id, aar in absent.items()]
 
 
 def surplus_records(

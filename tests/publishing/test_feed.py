@@ -168,3 +168,30 @@ def test_a_held_job_that_nobody_wants_any_more_waits_no_more(tmp_path: pathlib.P
     add_held(ctx, router)
     assert (kept.records, [one.record.job_id for one in kept.held]) == ([], ["bad"])
     assert aside(ctx) == {"bad": "retry"}
+
+
+@pytest.mark.parametrize("how", ["logged", "held", "period"])
+@pytest.mark.parametrize("why", ["pseudonym", "dropped", "resumed"])
+def test_what_must_stay_as_it_is_stays_however_it_comes(tmp_path: pathlib.Path, how: str, why: str) -> None:
+    """
+    A job with a pseudonym, one that an operator dropped, one that is resumed: nothing is sent or taken back.
+
+    The receiver has it at an end in the period, and its record ends later now.
+    """
+    ctx, router, kept = run_of(tmp_path, APEL, Job("one", JUNE, local_id="7"))
+    send(ctx.publishing, record("one", wall_s=50), target=ctx.block, message_format="individual")
+    if why == "pseudonym":
+        ctx.accounting.execute("INSERT INTO PseudonymisedRecords (RecordID) SELECT RecordID FROM AAR")
+    elif why == "resumed":
+        ctx.accounting.execute("INSERT OR IGNORE INTO Status (Name) VALUES ('in-progress')")
+        ctx.accounting.execute("UPDATE AAR SET StatusID = (SELECT ID FROM Status WHERE Name = 'in-progress')")
+    set_aside(ctx.publishing, "one", "dropped" if why == "dropped" else "retry", target=ctx.block)
+    if how == "logged":
+        add_logged(ctx, router, begins(ctx), 99)
+    elif how == "held":
+        add_held(ctx, router)
+    else:
+        add_period(ctx, router, MAY, MAY + 1)
+    router.flush()
+    assert (kept.records, kept.held) == ([], [])
+    assert list(aside(ctx)) == ["one"]
