@@ -48,6 +48,7 @@ CRITICAL = (
     "arcacct/publishing/safeguard.py",
     "arcacct/publishing/sent.py",
     "arcacct/publishing/summaries.py",
+    "arcacct/publishing/target_months.py",
     "arcacct/publishing/target_run.py",
     "arcacct/records/recorder.py",
     "arcacct/records/usage.py",

@@ -56,7 +56,10 @@ SPEAKERS = {
     "arex": {"import_database", "own_database", "reconcile"},
     "export": {"jobs"},
     "fleet": {"duckdb_engine", "postgresql"},
-    "publishing": {"audit", "cursors", "former_publisher", "held", "ledger", "ledger_rows", "safeguard", "sent"},
+    "publishing": {
+        *("audit", "cursors", "former_publisher", "held", "ledger", "ledger_rows", "safeguard", "sent"),
+        "target_months",
+    },
     "queries": {"arcctl", "capacity", "health_queries", "job_history", "portal", "questions"},
     "reports": {"tables"},
     "sources.features": {"collect"},

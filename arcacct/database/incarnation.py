@@ -31,8 +31,9 @@ _FORGOTTEN = "FORGOTTEN"
 RESTORED, _COMPARED = "ARCACCT_RESTORED", "compared"
 """Noted in a ledger that was put back, until the next run."""
 _UNSURE = "UNSURE_MONTHS"
-"""Of accounting.db: the rows of UncertainMonths, JSON, for the day on which the ledger is lost."""
-_UNSURE_COLUMNS = "Target, Year, Month, Jobs, Since, Answered, IsEarlier"
+"""Of accounting.db: what the ledger knows of uncertain months (`_UNSURE_COLUMNS`), JSON, for when it is lost."""
+_UNSURE_COLUMNS = "Target, Year, Month, UncertainJobs, UncertainSince, Answered, IsEarlier"
+_CERTAIN = "UPDATE TargetMonths SET UncertainSince = NULL, UncertainJobs = NULL, Answered = NULL, IsEarlier = 0"
 _ANY_ROW = 2**63 - 1
 
 
@@ -88,7 +89,7 @@ class IncarnationState(NamedTuple):
     restored: bool
     """publishing.db came from a backup, and nothing was published since."""
     compared: bool
-    """It was compared with the ledger that it replaced: `UncertainMonths` has what that knew besides."""
+    """It was compared with the ledger that it replaced: `TargetMonths` has what that knew besides."""
     previous_incarnation: str | None
     """The incarnation of accounting.db at the last run that it knows of."""
     last_run: int | None
@@ -194,8 +195,11 @@ def begin_run(accounting: Connection, publishing: Connection, here: Places) -> F
             if not rehearsing:
                 # What it knew of months that are unsure, as accounting.db remembers it.
                 publishing.executemany(
-                    f"INSERT INTO UncertainMonths ({_UNSURE_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?)"
-                    " ON CONFLICT DO UPDATE SET Answered = coalesce(Answered, excluded.Answered)",
+                    f"INSERT INTO TargetMonths ({_UNSURE_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?)"
+                    " ON CONFLICT DO UPDATE SET Answered = coalesce(Answered, excluded.Answered), (UncertainSince,"
+                    " UncertainJobs, IsEarlier) = (coalesce(UncertainSince, excluded.UncertainSince),"
+                    " iif(UncertainSince IS NULL, excluded.UncertainJobs, UncertainJobs),"
+                    " iif(UncertainSince IS NULL, excluded.IsEarlier, IsEarlier))",
                     json.loads(noted(accounting, _UNSURE) or "[]"),
                 )
         _note_unsure(accounting, publishing, what, found)
@@ -212,7 +216,9 @@ def begin_run(accounting: Connection, publishing: Connection, here: Places) -> F
             schema.new_incarnation(accounting, seq=what.horizon)
         if not rehearsing:
             note(accounting, "LEDGER_LIFE", schema.incarnation(accounting))
-            unsure = publishing.execute(f"SELECT {_UNSURE_COLUMNS} FROM UncertainMonths ORDER BY 1, 2, 3").fetchall()
+            unsure = publishing.execute(
+                f"SELECT {_UNSURE_COLUMNS} FROM TargetMonths WHERE UncertainSince IS NOT NULL ORDER BY 1, 2, 3"
+            ).fetchall()
             note(accounting, _UNSURE, json.dumps(unsure))
             accounting.execute("DELETE FROM DBConfig WHERE KeyName = ?", (_FORGOTTEN,))
 
@@ -232,9 +238,6 @@ def begin_run(accounting: Connection, publishing: Connection, here: Places) -> F
     return passed
 
 
-_COMPARED_TABLES = ("PublishedTotals", "SentSummaries", "MonthFormats")
-
-
 def compare_ledgers(con: Connection) -> None:
     """
     Note in a ledger that is about to replace another one, attached as ``Replaced``, what that one knows besides.
@@ -250,22 +253,28 @@ def compare_ledgers(con: Connection) -> None:
     if not newer or mine.get("ARCACCT_INCARNATION") != theirs.get("ARCACCT_INCARNATION"):
         return
     # The other ledger is as the program before this one left it, if that wrote it last.
-    is_older = int(theirs["ARCACCT_SCHEMA"]) < 11
-    totals, sums, months = ("Given", "SumKeys", "Months") if is_older else _COMPARED_TABLES
+    schema_of = int(theirs["ARCACCT_SCHEMA"])
+    totals, sums = ("Given", "SumKeys") if schema_of < 11 else ("PublishedTotals", "SentSummaries")
+    months = "Months" if schema_of < 11 else "MonthFormats" if schema_of < 15 else "TargetMonths"
     given = " UNION ALL ".join(
         f"SELECT Target, Year, Month, {sign}Jobs AS Jobs, {sign}coalesce(Wall, 0) AS Wall, {had} * Jobs AS Had"
         f" FROM {table}"
-        for sign, had, tables in (("-", 0, _COMPARED_TABLES), ("", 1, (f"Replaced.{totals}", f"Replaced.{sums}")))
+        for sign, had, tables in (
+            ("-", 0, ("PublishedTotals", "SentSummaries")),
+            ("", 1, (f"Replaced.{totals}", f"Replaced.{sums}")),
+        )
         for table in (tables[0], f"{tables[1]} WHERE Kind <> 'sync' AND NOT IsAdopted")
     )
     con.execute(
-        "INSERT OR REPLACE INTO UncertainMonths (Target, Year, Month, Jobs, Since) SELECT Target, Year, Month,"
-        " sum(Had), ?"
-        f" FROM ({given}) GROUP BY Target, Year, Month HAVING sum(Jobs) <> 0 OR sum(Wall) <> 0",
+        "INSERT INTO TargetMonths (Target, Year, Month, UncertainJobs, UncertainSince)"
+        f" SELECT Target, Year, Month, sum(Had), ? FROM ({given}) GROUP BY Target, Year, Month"
+        " HAVING sum(Jobs) <> 0 OR sum(Wall) <> 0 ON CONFLICT DO UPDATE SET UncertainJobs = excluded.UncertainJobs,"
+        " UncertainSince = excluded.UncertainSince, Answered = NULL, IsEarlier = 0",
         (int(time.time()),),
     )
     of_touched = (
-        "WHERE (Target, Year, Month) IN (SELECT Target, Year, Month FROM UncertainMonths WHERE Answered IS NULL)"
+        "WHERE Kind IS NOT NULL AND (Target, Year, Month) IN (SELECT Target, Year, Month FROM main.TargetMonths"
+        " WHERE UncertainSince IS NOT NULL AND Answered IS NULL)"
     )
     columns = "Target, Kind, Key, Year, Month, Jobs, Wall, Site, SubmitHost, IsAdopted"
     con.execute(
@@ -273,7 +282,11 @@ def compare_ledgers(con: Connection) -> None:
         f" {of_touched}"
     )
     columns = "Target, Year, Month, Kind, Seq, Incarnation, Sent"
-    con.execute(f"INSERT OR REPLACE INTO MonthFormats ({columns}) SELECT {columns} FROM Replaced.{months} {of_touched}")
+    con.execute(
+        f"INSERT INTO TargetMonths ({columns}) SELECT {columns} FROM Replaced.{months} {of_touched}"
+        " ON CONFLICT DO UPDATE SET Kind = excluded.Kind, Seq = excluded.Seq, Incarnation = excluded.Incarnation,"
+        " Sent = excluded.Sent"
+    )
     note(con, RESTORED, _COMPARED)
 
 
@@ -293,15 +306,14 @@ def _note_unsure(
         begun, ended = map(int, span.split())
         _insert_unsure(publishing, begun, ended, now)
         publishing.execute(
-            "UPDATE UncertainMonths SET Answered = (SELECT max(Accepted) FROM AcceptedDecreases WHERE"
-            " AcceptedDecreases.Target ="
-            " UncertainMonths.Target AND AcceptedDecreases.Year = UncertainMonths.Year"
-            " AND AcceptedDecreases.Month = UncertainMonths.Month AND Decision = 'lower') WHERE Since = ?",
+            "UPDATE TargetMonths SET Answered = (SELECT max(Decided) FROM MonthDecisions AS Accepted WHERE"
+            " (Accepted.Target, Accepted.Year, Accepted.Month) = (TargetMonths.Target, TargetMonths.Year,"
+            " TargetMonths.Month) AND Decision = 'lower') WHERE UncertainSince = ?",
             (now,),
         )
     if not _both_are_old(what, found):
         if what.restored:
-            publishing.execute("DELETE FROM UncertainMonths WHERE Answered IS NULL AND Jobs IS NOT NULL")
+            publishing.execute(f"{_CERTAIN} WHERE Answered IS NULL AND UncertainJobs IS NOT NULL")
         return
     if what.compared:
         return
@@ -319,10 +331,11 @@ def _insert_unsure(con: Connection, since: int, until: int, now: int) -> None:
     """The months from one moment to another, of each target; those that were answered before are asked anew."""
     first, last = (one.tm_year * 12 + one.tm_mon - 1 for one in map(time.gmtime, (since, until)))
     months = [(number // 12, number % 12 + 1, now) for number in range(first, last + 1)]
-    con.executemany("DELETE FROM UncertainMonths WHERE Year = ? AND Month = ?", [one[:2] for one in months])
+    con.executemany(f"{_CERTAIN} WHERE Year = ? AND Month = ?", [one[:2] for one in months])
     targets = con.execute("SELECT Target FROM Targets").fetchall() or [("",)]
     con.executemany(
-        "INSERT INTO UncertainMonths (Target, Year, Month, Since) VALUES (?, ?, ?, ?)",
+        "INSERT INTO TargetMonths (Target, Year, Month, UncertainSince) VALUES (?, ?, ?, ?)"
+        " ON CONFLICT DO UPDATE SET UncertainSince = excluded.UncertainSince",
         [(target, *one) for (target,) in targets for one in months],
     )
 

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from arcacct.database import incarnation, schema
 from arcacct.database.connection import Connection
-from arcacct.publishing import cursors, held, ledger, safeguard, sent
+from arcacct.publishing import cursors, held, ledger, safeguard, sent, target_months
 from arcacct.publishing.ledger_rows import month_of
 from arcacct.publishing.plugin import TargetPlugin
 from arcacct.publishing.selection import of_records
@@ -36,10 +36,15 @@ _TEXTS = {
     "SentRecords": ("KeyRest", "Notes"),
     "SentSummaries": ("Target", "Kind", "Key", "Site", "SubmitHost"),
     "HeldRecords": ("Target", "JobID", "Reason"),
-    "MonthFormats": ("Target", "Kind", "Incarnation"),
+    "TargetMonths": ("Target", "Kind", "Incarnation", "Refusals"),
 }
 """The text columns of the ledger, by table."""
-_JSON = {"SentNames": ("Names",), "SentSummaries": ("Key",), "Targets": ("LastGoodSelection", "FullScanSelection")}
+_JSON = {
+    "SentNames": ("Names",),
+    "SentSummaries": ("Key",),
+    "TargetMonths": ("Refusals",),
+    "Targets": ("LastGoodSelection", "FullScanSelection"),
+}
 
 
 class _Logged(NamedTuple):
@@ -66,13 +71,12 @@ def unaccounted(
     position = cursors.cursor(publishing, block)
     if position is None or position.incarnation != life or _walked(publishing, block) != of_records(plugin):
         return
-    published = safeguard.published(publishing, block)
-    waiting = {(one.year, one.month) for one in safeguard.held(publishing, block).get(block, ())}
-    waiting |= sent.open_months(publishing, block)
-    waiting |= {(one.year, one.month) for one in sent.refused_sums(publishing, block)}
+    months = target_months.load(publishing, block)
+    waiting = {month for month, one in months.items() if one.held or one.is_unfinished or one.refused}
 
     def is_in_sum(one: _Logged) -> bool:
-        month = published.get(month_of(one.end_time))
+        found = months.get(month_of(one.end_time))
+        month = None if found is None else found.format
         if month is None or plugin.has_records(month.message_format):
             return False
         return month.seq is None or month.incarnation != life or month.seq >= one.seq

@@ -15,7 +15,8 @@ from arcacct.publishing.held import RetryThresholds
 from arcacct.publishing.ledger import HeldRecord
 from arcacct.publishing.ledger_rows import Month
 from arcacct.publishing.plugin import ReceiverRows, TargetPlugin
-from arcacct.publishing.safeguard import DecreaseGuard, MonthFormat
+from arcacct.publishing.safeguard import DecreaseGuard
+from arcacct.publishing.target_months import MonthFormat, TargetMonth
 
 # The settings and the summary that the steps of one target's run share. The summary is reported during the run.
 
@@ -115,6 +116,8 @@ class RunContext(NamedTuple):
     """The names by month that the receiver has and that are not in use any more (`safeguard.former_names`)."""
     run: int = 0
     """The number of this run of the target."""
+    known: Mapping[Month, TargetMonth] = MappingProxyType({})
+    """What the ledger knew of each month at the start of the run."""
 
     @property
     def block(self) -> str:

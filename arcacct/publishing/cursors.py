@@ -37,13 +37,9 @@ _BY_TARGET = (
     "Messages",
     "SentSummaries",
     "HeldRecords",
-    "UnfinishedMonths",
     "PublishedTotals",
-    "MonthFormats",
-    "HeldMonths",
-    "AcceptedDecreases",
-    "RefusedSummaries",
-    "UncertainMonths",
+    "TargetMonths",
+    "MonthDecisions",
 )
 """The tables that have a target's name."""
 

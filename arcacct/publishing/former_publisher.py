@@ -13,13 +13,10 @@ from typing import NamedTuple
 
 from arcacct.database.connection import Connection, DatabaseError, connect
 from arcacct.errors import StoreError, use_as
-from arcacct.publishing import cursors, safeguard
+from arcacct.publishing import cursors, target_months
 from arcacct.publishing.ledger_rows import DAY_S, Month, iso, month_bounds, month_name, month_of, recent_months
 from arcacct.publishing.plugin import TargetPlugin
-from arcacct.publishing.safeguard import Decision
-
-SWITCHED, DECLINED = "switched", "declined"
-"""The decisions of `arcacct switch`."""
+from arcacct.publishing.target_months import DECLINED, SWITCHED, Decision
 
 
 class Mark(NamedTuple):
@@ -142,12 +139,10 @@ def former_publisher(
     else:
         months = {month for month in months if month_bounds(*month)[1] > until_s - DAY_S}
     if publishing is not None:
-        known = safeguard.published(publishing, target.block)
-        published = {month: one.message_format for month, one in known.items()}
-        held = safeguard.held(publishing, target.block).get(target.block, ())
-        further = {*published, *((one.year, one.month) for one in held)}
-        months |= {month for month in further if month <= month_of(until_s)}
-        decided = safeguard.decisions(publishing, target.block, SWITCHED, DECLINED)
+        known = target_months.load(publishing, target.block)
+        published = {month: one.format.message_format for month, one in known.items() if one.format is not None}
+        months |= {month for month in (*published, *target_months.held(known)) if month <= month_of(until_s)}
+        decided = target_months.decisions(publishing, target.block, SWITCHED, DECLINED)
     return former._replace(
         adds_up=True,
         months=tuple(

@@ -5,14 +5,14 @@ from __future__ import annotations
 import json
 import time
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
 from typing import NamedTuple
 
 from arcacct.database.connection import Connection
 from arcacct.database.durable import transaction
-from arcacct.publishing import ledger_rows
+from arcacct.publishing import ledger_rows, target_months
 from arcacct.publishing.cursors import advance
-from arcacct.publishing.ledger_rows import DAY_S, month_of
+from arcacct.publishing.ledger_rows import DAY_S, Month, month_of
 from arcacct.wording import sanitise_line
 
 Names = tuple[str | int | None, ...]
@@ -194,12 +194,7 @@ def record_intent(
             hold(con, target, one, now)
         if seq is not None:
             advance(con, target, seq)
-        con.executemany(
-            "INSERT INTO MonthFormats (Target, Year, Month, Kind, Seq, Incarnation, Sent) VALUES (?, ?, ?, ?, ?, ?, ?)"
-            " ON CONFLICT (Target, Year, Month) DO UPDATE SET Seq = excluded.Seq, Incarnation = excluded.Incarnation,"
-            " Sent = excluded.Sent",
-            [(target, *proof, now) for proof in proofs],
-        )
+        target_months.set_sums(con, target, proofs, now)
         return _inserted(con, target, messages, now, one_kind=one_kind, keep=keep)
 
 
@@ -221,10 +216,7 @@ def _inserted(
         if one_kind and message.records:
             # Set the kind before the answer, as for sums: a message that may have arrived decides the month's kind.
             months = {month_of(one.end_time) for one in message.records if one.digest}
-            con.executemany(
-                "INSERT OR IGNORE INTO MonthFormats (Target, Year, Month, Kind) VALUES (?, ?, ?, ?)",
-                [(target, *month, message.message_format) for month in months],
-            )
+            target_months.set_format(con, target, months, message.message_format)
         # Store the sums before the answer: the message may arrive without one. An unneeded key only costs another zero.
         con.executemany(
             "INSERT OR REPLACE INTO SentSummaries (Target, Kind, Key, Year, Month, Jobs, Wall, Site, SubmitHost,"
@@ -580,7 +572,7 @@ def refused(
     code: int | None,
     words: str,
     held: Iterable[HeldRecord],
-    months: Iterable[tuple[int, int]] = (),
+    months: Collection[Month] = (),
     run: int = 0,
 ) -> int:
     """
@@ -589,36 +581,20 @@ def refused(
     ``months`` are the months of a refused sum: the receiver's figures for them are then unknown. Returns in how many
     consecutive runs, this one included, a sum of such a month was refused.
     """
-    now, refusals = int(time.time()), 0
+    now = int(time.time())
+    is_sum = message.message_format != COUNTS
     with transaction(con):
         _answer(con, message.message_id, "refused", code, words, None)
         _count_without(con, target, message.message_id)
         for one in held:
             hold(con, target, one, now)
-        for month in months:
-            con.execute(
-                "INSERT INTO RefusedSummaries (Target, Kind, Year, Month, Reason, Refusals, RefusedRun, Since)"
-                " VALUES (?, ?, ?, ?, ?, 1, ?, ?) ON CONFLICT (Target, Kind, Year, Month) DO UPDATE SET"
-                " Reason = excluded.Reason, Refusals = Refusals + (RefusedRun <> excluded.RefusedRun),"
-                " RefusedRun = excluded.RefusedRun",
-                (target, message.message_format, *month, sanitise_line(words), run, now),
-            )
-            (count,) = con.execute(
-                "SELECT Refusals FROM RefusedSummaries WHERE Target = ? AND Kind = ? AND Year = ? AND Month = ?",
-                (target, message.message_format, *month),
-            ).fetchone()
-            refusals = max(refusals, count)
-            if message.message_format == COUNTS:
-                # Every run sends the counts of every month.
-                continue
-            con.execute(
-                "INSERT OR IGNORE INTO UnfinishedMonths (Target, Year, Month) VALUES (?, ?, ?)", (target, *month)
-            )
-            con.execute(
-                "UPDATE SentSummaries SET Jobs = max(Jobs, 1) WHERE Target = ? AND Year = ? AND Month = ? AND Kind"
-                " <> 'sync'",
-                (target, *month),
-            )
+        # Every run sends the counts of every month, so a refused one leaves no month unfinished.
+        refusals = target_months.refuse(con, target, message.message_format, months, words, run, is_open=is_sum)
+        con.executemany(
+            "UPDATE SentSummaries SET Jobs = max(Jobs, 1) WHERE Target = ? AND Year = ? AND Month = ? AND Kind"
+            " <> 'sync'",
+            [(target, *month) for month in months if is_sum],
+        )
         if message.seq is not None:
             advance(con, target, message.seq)
     return refusals

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from arcacct.database import incarnation
 from arcacct.database.connection import Connection
-from arcacct.publishing import held, ledger, safeguard, sent
+from arcacct.publishing import held, ledger, sent, target_months
 from arcacct.publishing.batches import UNFORESEEN, RecordBatcher, bare, batched, withdrawal
 from arcacct.publishing.context import RunContext
 from arcacct.publishing.cursors import Cursor
@@ -285,7 +285,7 @@ class RecordRouter(RecordBatcher):
             self._is_noted = False
         if ctx.guard.has_kept_more():
             ctx.guard.hold_blocked_months()
-            safeguard.set_held(ctx.publishing, ctx.block, ctx.guard.held.values(), ())
+            target_months.set_held(ctx.publishing, ctx.block, ctx.guard.held.values())
         super()._deliver(ahead=ahead)
 
 
@@ -594,8 +594,7 @@ def surplus(accounting: Connection, publishing: Connection, plugin: TargetPlugin
     """
     ended = month_bounds(*month)
     jobs = len(surplus_records(accounting, publishing, plugin, ended, ledger.last_message(publishing)))
-    published = safeguard.published(publishing, plugin.target.block)
-    kinds = {**remembered_kinds(accounting, plugin), **{one: known.message_format for one, known in published.items()}}
+    kinds = {**remembered_kinds(accounting, plugin), **target_months.kinds(publishing, plugin.target.block)}
     has_sent_records = plugin.groups_records and any(map(plugin.has_records, {plugin.message_format, *kinds.values()}))
     may_be_more = has_sent_records and incarnation.may_lack(publishing, ended[0])
     if not plugin.has_records(kinds.get(month, plugin.message_format)):

@@ -5,7 +5,6 @@ The safeguard of published figures (INVARIANTS 10 and 12): a receiver's numbers 
 from __future__ import annotations
 
 import json
-import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
@@ -14,10 +13,11 @@ from arcacct.database.connection import Connection
 from arcacct.database.durable import transaction
 from arcacct.errors import FiguresHeld
 from arcacct.publishing.ledger import SentVersion
-from arcacct.publishing.ledger_rows import Month, iso, month_name, month_of
+from arcacct.publishing.ledger_rows import Month, month_name, month_of
 from arcacct.publishing.sent import is_same
+from arcacct.publishing.target_months import AcceptedDecreases, HeldMonth
 from arcacct.records.model import AAR
-from arcacct.wording import count_of, sanitise_line
+from arcacct.wording import count_of
 
 if TYPE_CHECKING:
     from arcacct.publishing.plugin import TargetPlugin
@@ -104,220 +104,6 @@ def published_sums(con: Connection, target: str) -> dict[CountingKey, Amount]:
         (target,),
     )
     return {CountingKey._make(place): Amount(jobs, wall_s) for *place, jobs, wall_s in rows}
-
-
-# Months in the ledger: the kind of each, held months, and what operators accepted.
-
-
-class MonthFormat(NamedTuple):
-    """A month with something sent to a target."""
-
-    message_format: str
-    """The kind of its messages: ``summaries``, ``car``, ..."""
-    seq: int | None
-    """For sums: the place in FinishedLog up to which they were made; ``None``: an older program did not note it."""
-    incarnation: str | None
-    """For sums: the incarnation of the accounting database of `seq`; ``''``: the sum has been retracted."""
-    sent: int | None
-    """For sums: the time of sending, UTC seconds."""
-
-
-class HeldMonth(NamedTuple):
-    """A month that is not sent, since the receiver's figures would fall without an explanation."""
-
-    year: int
-    month: int
-    cause: str
-    published_jobs: int
-    found_jobs: int
-    since_s: int = 0
-    remedy: str = ""
-    """What ends the hold, as text; empty: the jobs, the configuration, or an accepted decrease."""
-
-
-class AcceptedDecreases(NamedTuple):
-    """The decreases that operators accepted for a target."""
-
-    open: frozenset[Month]
-    """Months that may fall in this run."""
-    ever: frozenset[Month]
-    """Months of this accounting database incarnation that may be sent although the database lacks their start."""
-
-
-def published(con: Connection, target: str) -> dict[Month, MonthFormat]:
-    """Return every month with something sent to the target."""
-    rows = con.execute("SELECT Year, Month, Kind, Seq, Incarnation, Sent FROM MonthFormats WHERE Target = ?", (target,))
-    return {(year, month): MonthFormat._make(values) for year, month, *values in rows}
-
-
-def held(con: Connection, target: str | None = None) -> dict[str, list[HeldMonth]]:
-    """Return the held months by target, of one target or of all."""
-    rows = con.execute(
-        "SELECT Target, Year, Month, Cause, PublishedJobs, FoundJobs, Since, Remedy FROM HeldMonths WHERE ?1 IS NULL OR"
-        " Target = ?1"
-        " ORDER BY Target, Year, Month",
-        (target,),
-    )
-    found: dict[str, list[HeldMonth]] = {}
-    for name, *values in rows:
-        found.setdefault(name, []).append(HeldMonth._make(values))
-    return found
-
-
-def held_month(con: Connection, target: str, month: Month) -> HeldMonth | None:
-    """Return a held month of a target; ``None`` if it is not held."""
-    return next((one for one in held(con, target).get(target, ()) if (one.year, one.month) == month), None)
-
-
-def set_held(con: Connection, target: str, months: Iterable[HeldMonth], looked_at: Iterable[Month] | None) -> None:
-    """
-    Store the held months of a target. Other months among those ``looked_at`` (``None``: all) are released.
-
-    A month that was held before keeps its start time.
-    """
-    now = int(time.time())
-    holding = list(months)
-    with transaction(con):
-        rows = con.execute("SELECT Year, Month, Since FROM HeldMonths WHERE Target = ?", (target,)).fetchall()
-        before = {(year, month): since for year, month, since in rows}
-        gone = before.keys() if looked_at is None else before.keys() & set(looked_at)
-        con.executemany(
-            "DELETE FROM HeldMonths WHERE Target = ? AND Year = ? AND Month = ?", [(target, *month) for month in gone]
-        )
-        con.executemany(
-            "INSERT OR REPLACE INTO HeldMonths (Target, Year, Month, Cause, PublishedJobs, FoundJobs, Since, Remedy)"
-            " VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-            [(target, *one[:5], before.get((one.year, one.month), now), one.remedy) for one in holding],
-        )
-
-
-def accept(con: Connection, target: str, months: Iterable[Month], incarnation: str, who: str) -> None:
-    """Note that an operator accepts one decrease of these months to this incarnation of the accounting database."""
-    now = int(time.time())
-    with transaction(con):
-        con.executemany(
-            "INSERT INTO AcceptedDecreases (Target, Year, Month, Incarnation, Accepted, Who, IsOpen)"
-            " VALUES (?, ?, ?, ?, ?, ?, 1)",
-            [(target, *month, incarnation, now, sanitise_line(who)) for month in months],
-        )
-
-
-def accepted(con: Connection, target: str, incarnation: str) -> AcceptedDecreases:
-    """Return what was accepted for a target and this incarnation of the accounting database."""
-    rows = con.execute(
-        "SELECT Year, Month, IsOpen FROM AcceptedDecreases WHERE Target = ? AND Incarnation = ? AND Decision = 'lower'",
-        (target, incarnation),
-    ).fetchall()
-    return AcceptedDecreases(
-        frozenset((year, month) for year, month, is_open in rows if is_open),
-        frozenset((year, month) for year, month, _is_open in rows),
-    )
-
-
-def close_accepted(con: Connection, target: str, *, but: Iterable[Month] = ()) -> None:
-    """Close what was accepted, except ``but``: it was used or not needed. The next decrease must be accepted again."""
-    with transaction(con):
-        open_months = con.execute(
-            "SELECT DISTINCT Year, Month FROM AcceptedDecreases WHERE Target = ? AND IsOpen", (target,)
-        ).fetchall()
-        con.executemany(
-            "UPDATE AcceptedDecreases SET IsOpen = 0 WHERE Target = ? AND Year = ? AND Month = ? AND IsOpen",
-            [(target, *month) for month in set(open_months) - set(but)],
-        )
-
-
-KEPT = "kept"
-"""The decision to leave a month under a former name."""
-
-
-class Decision(NamedTuple):
-    """What an operator decided about a month, apart from decreases."""
-
-    what: str
-    """``switched``, ``declined`` or ``kept``, as in schema/publishing/20_figures.sql."""
-    who: str
-    when_s: int
-
-    def __str__(self) -> str:
-        """One line for people."""
-        return f"{self.what} by {self.who} at {iso(self.when_s)}"
-
-
-def decide(con: Connection, target: str, months: Iterable[Month], what: str, who: str) -> None:
-    """Store what an operator decided about some months."""
-    now = int(time.time())
-    with transaction(con):
-        con.executemany(
-            "INSERT INTO AcceptedDecreases (Target, Year, Month, Incarnation, Accepted, Who, IsOpen, Decision)"
-            " VALUES (?, ?, ?, '', ?, ?, 0, ?)",
-            [(target, *month, now, sanitise_line(who), what) for month in months],
-        )
-
-
-def decisions(con: Connection, target: str, *what: str) -> dict[Month, Decision]:
-    """Return the last decision of some kinds on each month of a target."""
-    rows = con.execute(
-        "SELECT Year, Month, Decision, Who, Accepted FROM AcceptedDecreases WHERE Target = ? AND Decision IN"
-        f" ({', '.join('?' * len(what))}) ORDER BY AcceptedID",
-        (target, *what),
-    )
-    return {(year, month): Decision(*values) for year, month, *values in rows}
-
-
-class UncertainMonth(NamedTuple):
-    """A month for which the ledger may not know the receiver's figures, since both databases were restored."""
-
-    jobs: int | None
-    """The number of jobs that were sent, by the replaced ledger; ``None``: unknown."""
-    answered_s: int | None
-    """UTC seconds: when an operator accepted the database's figures, or its jobs were back; ``None``: it is held."""
-
-
-def uncertain_months(con: Connection, target: str) -> dict[Month, UncertainMonth]:
-    """Return the months for which the ledger may not know the figures of the target's receiver."""
-    rows = con.execute(
-        "SELECT Year, Month, Jobs, Answered FROM UncertainMonths WHERE Target IN ('', ?) ORDER BY Target", (target,)
-    )
-    return {(year, month): UncertainMonth._make(values) for year, month, *values in rows}
-
-
-def uncertain_before(con: Connection, target: str) -> Month | None:
-    """
-    Return a month; an earlier month is uncertain if nothing has touched it since both databases were restored.
-
-    The databases could not be compared with anything. Late jobs of any earlier month may have been sent unknown to the
-    ledger. ``None``: this never happened.
-    """
-    row = con.execute(
-        "SELECT Year, Month FROM UncertainMonths WHERE Target IN ('', ?) AND Jobs IS NULL AND NOT IsEarlier"
-        " ORDER BY Year, Month LIMIT 1",
-        (target,),
-    ).fetchone()
-    return None if row is None else (row[0], row[1])
-
-
-def untouched(con: Connection, target: str, months: Iterable[Month]) -> set[Month]:
-    """Return those of these months that are uncertain, and that nothing has touched since the restore."""
-    first, known = uncertain_before(con, target), uncertain_months(con, target)
-    return {month for month in months if first is not None and month < first and month not in known}
-
-
-def resolve_uncertain(con: Connection, target: str, months: Iterable[Month]) -> None:
-    """Note that the database's figures of these months are right for the target, and end this reason to hold."""
-    now, known, first = int(time.time()), uncertain_months(con, target), uncertain_before(con, target)
-    nobody_knows = UncertainMonth(None, None)
-    with transaction(con):
-        con.executemany(
-            "INSERT INTO UncertainMonths (Target, Year, Month, Jobs, Since, Answered, IsEarlier)"
-            " VALUES (?1, ?2, ?3, ?4, ?5, ?5, ?6) ON CONFLICT (Target, Year, Month)"
-            " DO UPDATE SET Answered = excluded.Answered",
-            [
-                (target, *month, one.jobs, now, month not in known)
-                for month in months
-                if (one := known.get(month, nobody_knows)).answered_s is None
-                and (month in known or (first is not None and month < first))
-            ],
-        )
 
 
 def selections(con: Connection, target: str) -> tuple[dict[str, object] | None, dict[str, object] | None]:

@@ -11,7 +11,7 @@ from arcacct.database import incarnation, schema
 from arcacct.database.access import writing
 from arcacct.database.connection import Connection
 from arcacct.database.durable import transaction
-from arcacct.publishing import ledger, safeguard
+from arcacct.publishing import ledger, target_months
 from arcacct.publishing.ledger_rows import Month, month_name, recent_months
 from arcacct.publishing.plugin import TargetPlugin
 from arcacct.publishing.safeguard import changes
@@ -104,7 +104,7 @@ def names_in_doubt(accounting: Connection, publishing: Connection, plugin: Targe
     ]
     if not others:
         return ""
-    here = {**dict.fromkeys(safeguard.published(publishing, plugin.target.block), 0), **usage.jobs_by_month(accounting)}
+    here = {**dict.fromkeys(target_months.kinds(publishing, plugin.target.block), 0), **usage.jobs_by_month(accounting)}
     months = ", ".join(f"{month_name(month)} ({count_of(jobs, 'job')} here)" for month, jobs in sorted(here.items()))
     concerned = f" of {months}" if here else ""
     return (

@@ -303,48 +303,6 @@ def pending(con: Connection, target: str) -> dict[str, str | None]:
     return dict(rows.fetchall())
 
 
-def open_months(con: Connection, target: str) -> set[tuple[int, int]]:
-    """Return the months with a refused sum. The receiver's figures are unknown, and the next run sends them."""
-    return set(con.execute("SELECT Year, Month FROM UnfinishedMonths WHERE Target = ?", (target,)))
-
-
-def close_months(con: Connection, target: str, months: Iterable[tuple[int, int]], run: int) -> None:
-    """Note that the receiver has these months completely, except those with a sum that it refused in this run."""
-    with transaction(con):
-        con.executemany(
-            "DELETE FROM UnfinishedMonths WHERE Target = ?1 AND Year = ?2 AND Month = ?3 AND NOT EXISTS (SELECT 1"
-            " FROM RefusedSummaries WHERE Target = ?1 AND Kind <> 'sync' AND Year = ?2 AND Month = ?3 AND"
-            " RefusedRun = ?4)",
-            [(target, year, month, run) for year, month in months],
-        )
-
-
-class RefusedSum(NamedTuple):
-    """The sums of a month that the receiver refused."""
-
-    message_format: str
-    year: int
-    month: int
-    reason: str
-    refusals: int
-    """The number of consecutive runs with the refusal."""
-
-
-def refused_sums(con: Connection, target: str) -> list[RefusedSum]:
-    """Return the months with a sum that the receiver refused in the last run."""
-    rows = con.execute(
-        "SELECT Kind, Year, Month, Reason, Refusals FROM RefusedSummaries WHERE Target = ? ORDER BY Kind, Year, Month",
-        (target,),
-    )
-    return [RefusedSum._make(row) for row in rows]
-
-
-def forget_refused_sums(con: Connection, target: str, run: int) -> None:
-    """Forget the sums that were not refused in this complete run: the receiver has them now."""
-    with transaction(con):
-        con.execute("DELETE FROM RefusedSummaries WHERE Target = ? AND RefusedRun <> ?", (target, run))
-
-
 def all_sums(con: Connection, target: str, year: int, month: int) -> list[tuple[str, SentSum]]:
     """Return ``(kind, sum)`` of each sum of a month that the receiver was ever sent, in its last form, also zeros."""
     rows = con.execute(

@@ -16,15 +16,15 @@ from arcacct.database import incarnation, schema
 from arcacct.database.access import one_moment
 from arcacct.database.connection import Connection
 from arcacct.database.location import spools
-from arcacct.publishing import cursors, held, safeguard, sent
+from arcacct.publishing import cursors, held, safeguard, sent, target_months
 from arcacct.publishing.batches import batched
 from arcacct.publishing.context import RunContext, RunSummary
 from arcacct.publishing.delivery import DeliveryBatch, MessagePart, MessageSink
 from arcacct.publishing.ledger import COUNTS, HeldRecord, MonthSnapshot, SentRecord, SentSum
 from arcacct.publishing.ledger_rows import Month, iso, month_bounds, month_name, next_month
 from arcacct.publishing.plugin import MonthlySummaries, TargetPlugin
-from arcacct.publishing.safeguard import NOTHING, Amount, CountingKey, HeldMonth, totals
-from arcacct.publishing.safeguard import held as held_months
+from arcacct.publishing.safeguard import NOTHING, Amount, CountingKey, totals
+from arcacct.publishing.target_months import HeldMonth
 from arcacct.records import reader, unfinished, usage
 from arcacct.records.model import AAR, UsageCell
 from arcacct.records.pseudonyms import closed_months
@@ -214,7 +214,7 @@ def send_summaries(
         if by_month[month] or month in filled
     ]
     delivery.deliver(DeliveryBatch(family.envelope, batched(parts, *ctx.limits), seq, proofs=proofs))
-    sent.close_months(ctx.publishing, ctx.block, allowed, ctx.run)
+    target_months.finish(ctx.publishing, ctx.block, allowed, ctx.run)
 
 
 def _ever_sent(ctx: RunContext, month: Month) -> list[Live]:
@@ -243,9 +243,8 @@ def _leave(ctx: RunContext, months: Sequence[Month]) -> None:
     """Leave future months as they are: at the receiver, and held or not."""
     for month in months:
         ctx.summary.note(f"{month_name(month)}: is in the future by this host's clock: it is not sent")
-    holding = held_months(ctx.publishing, ctx.block) if months else {}
-    for one in holding.get(ctx.block, ()):
-        if (one.year, one.month) in months:
+    for month, one in target_months.held(ctx.known).items():
+        if month in months:
             ctx.guard.hold(one)
 
 
@@ -408,7 +407,7 @@ def send_sync(
     found = counts.counts(given)
     new, live = [one for _text, one in found], [one for one in known if one.jobs > 0]
     wanted = {(one.year, one.month) for one in (*known, *new)}
-    wanted -= {*sent.open_months(ctx.publishing, ctx.block), *safeguard.untouched(ctx.publishing, ctx.block, wanted)}
+    wanted -= {*target_months.unfinished(ctx.publishing, ctx.block), *target_months.untouched(ctx.known, wanted)}
     if months is not None:
         wanted &= {*months}
     if again is not None and incarnation.uncertain_after_seq(ctx.publishing, ctx.block) is not None:

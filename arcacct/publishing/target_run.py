@@ -17,7 +17,7 @@ from arcacct.database import incarnation, schema
 from arcacct.database.connection import Connection, DatabaseError, translated
 from arcacct.database.incarnation import MEANING, DatabaseMismatch
 from arcacct.errors import ArcacctError, FiguresHeld
-from arcacct.publishing import cursors, held, ledger, safeguard, sent, summaries
+from arcacct.publishing import cursors, held, ledger, safeguard, sent, summaries, target_months
 from arcacct.publishing.context import RunContext, RunDeadline, RunSummary
 from arcacct.publishing.cursors import Cursor
 from arcacct.publishing.delivery import Delivery, LazySender, MessageSink
@@ -43,7 +43,7 @@ from arcacct.publishing.records import (
     release_absent,
     zero_records,
 )
-from arcacct.publishing.safeguard import DecreaseGuard, HeldMonth
+from arcacct.publishing.safeguard import DecreaseGuard
 from arcacct.publishing.selection import (
     bare_ids,
     in_use,
@@ -56,6 +56,7 @@ from arcacct.publishing.selection import (
     to_remember,
     unresolved_selection,
 )
+from arcacct.publishing.target_months import KEPT, HeldMonth
 from arcacct.records import reader, usage
 from arcacct.wording import count_of
 
@@ -243,17 +244,11 @@ class TargetRun:
         ctx = self._numbered(ctx)
         self.summary.not_selected = not_selected(ctx.accounting, self._plugin)
         error = self._attempt(ctx, "publish", lambda delivery: self._send_new(ctx, delivery, start, horizon))
+        target_months.end_run(ctx.publishing, block, ctx.guard.held.values(), ctx.run, is_whole=self._is_whole)
         if self._is_whole:
             self._prove(ctx)
-            sent.forget_refused_sums(ctx.publishing, block, ctx.run)
             if ctx.guard.held and self._has_records(ctx):
                 held.set_waiting(ctx.publishing, block, self._circumstances(ctx), ctx.guard.waiting)
-        else:
-            # An acceptance of a month that is not held does not apply to a later decrease.
-            seen = {(one.year, one.month) for one in safeguard.held(ctx.publishing, block).get(block, ())}
-            safeguard.close_accepted(ctx.publishing, block, but=seen)
-        # A complete run has checked every month that was held before.
-        safeguard.set_held(ctx.publishing, block, ctx.guard.held.values(), None if self._is_whole else ())
         self._finish(ctx, error)
         return TargetResult(self._target.name, self.summary, error)
 
@@ -265,7 +260,7 @@ class TargetRun:
         error = self._attempt(ctx, "republish", lambda delivery: self._send_again(ctx, delivery, period, horizon))
         # A month with nothing published needs no alarm once it is not requested any more.
         holding = [one for one in ctx.guard.held.values() if (one.year, one.month) in ctx.months]
-        safeguard.set_held(
+        target_months.set_held(
             ctx.publishing, self._target.block, holding, self._healed(ctx, period) if self._is_whole else ()
         )
         if holding:
@@ -286,8 +281,7 @@ class TargetRun:
                 published[place.year, place.month] += amount.jobs
         return [
             month
-            for one in safeguard.held(ctx.publishing, block).get(block, ())
-            for month in [(one.year, one.month)]
+            for month in target_months.held(ctx.known)
             if period.has(month) and month not in ctx.guard.held and published[month] == summaries.jobs_here(ctx, month)
         ]
 
@@ -295,21 +289,18 @@ class TargetRun:
         """Return the context of the run, from the present ledger. It first stores an operator's acceptance."""
         publishing, block = self._both.publishing, self._target.block
         life = schema.incarnation(self._both.accounting)
-        accepted = safeguard.accepted(publishing, block, life)
         names = safeguard.former_names(publishing, self._plugin)
         if self._options.former_names == "keep":
-            safeguard.decide(publishing, block, names, safeguard.KEPT, self._options.who)
+            target_months.decide(publishing, block, names, KEPT, self._options.who)
         elif self._options.former_names is not None:
             self._options = self._options._replace(
                 accept_lower=(*self._options.accept_lower, *names),
                 accept_names=self._options.accept_names and bool(self._options.accept_lower),
             )
         if self._options.accept_lower:
-            safeguard.accept(publishing, block, self._options.accept_lower, life, self._options.who)
-            safeguard.resolve_uncertain(publishing, block, self._options.accept_lower)
-        chosen = frozenset(self._options.accept_lower)
+            target_months.accept(publishing, block, self._options.accept_lower, life, self._options.who)
         guard = DecreaseGuard(
-            accepted=safeguard.AcceptedDecreases(accepted.open | chosen, accepted.ever | chosen),
+            accepted=target_months.accepted(publishing, block, life),
             life_seq=schema.incarnation_start_seq(self._both.accounting),
             selection=self._selection,
             proven=safeguard.selections(publishing, block)[0],
@@ -317,11 +308,13 @@ class TargetRun:
             given_sums=safeguard.published_sums(publishing, block),
             folded=self._plugin.folded,
         )
-        published = safeguard.published(publishing, block)
+        known = target_months.load(publishing, block)
+        published = {month: one.format for month, one in known.items() if one.format is not None}
         kinds = remembered_kinds(self._both.accounting, self._plugin)
         former = former_publisher(self._plugin, publishing)
+        both = self._both
         return RunContext(
-            self._plugin, *self._both, self.summary, guard, published, life, former, kinds, former_names=names
+            self._plugin, *both, self.summary, guard, published, life, former, kinds, former_names=names, known=known
         )
 
     def _attempt(self, ctx: RunContext, origin: str, work: Callable[[MessageSink], None]) -> ArcacctError | None:
@@ -372,11 +365,11 @@ class TargetRun:
         self._refuse_other_names(ctx)
         # Read it again: resent messages may have moved the cursor.
         start = cursors.cursor(ctx.publishing, block) or start
-        holding = {(one.year, one.month) for one in safeguard.held(ctx.publishing, block).get(block, ())}
+        holding = {*target_months.held(ctx.known)}
         ctx.summary.implausible = reader.count_held(ctx.accounting, start.last_seq, horizon)
         self._hold_unsure(ctx)
         self._hold_touched(ctx, start, horizon, holding)
-        kept = safeguard.decisions(ctx.publishing, block, safeguard.KEPT)
+        kept = target_months.decisions(ctx.publishing, block, KEPT)
         names = {month: some for month, some in ctx.former_names.items() if month not in kept}
         ctx.guard.hold_former_names(names, self._target.name)
         walked = safeguard.selections(ctx.publishing, block)[1]
@@ -435,8 +428,8 @@ class TargetRun:
         if self._plugin.keeps_first:
             return
         back = []
-        for month, one in safeguard.uncertain_months(ctx.publishing, self._target.block).items():
-            if one.answered_s is not None or month in self._options.accept_lower:
+        for month, one in target_months.uncertain(ctx.known).items():
+            if one.answered_s is not None:
                 continue
             if concerned is not None and month not in concerned:
                 continue
@@ -445,16 +438,15 @@ class TargetRun:
             else:
                 self._hold_unknown(ctx, month, one.jobs)
         if back:
-            safeguard.resolve_uncertain(ctx.publishing, self._target.block, back)
+            target_months.resolve_uncertain(ctx.publishing, self._target.block, back)
 
     def _hold_touched(self, ctx: RunContext, start: Cursor, horizon: int, holding: set[Month]) -> None:
         """Hold uncertain months that something touches, after both databases were restored with nothing to compare."""
-        block = self._target.block
-        if self._plugin.keeps_first or safeguard.uncertain_before(ctx.publishing, block) is None:
+        if self._plugin.keeps_first or target_months.uncertain_before(ctx.known) is None:
             return
-        again = held.held_months(ctx.publishing, block, ctx.retry_thresholds)
+        again = held.held_months(ctx.publishing, self._target.block, ctx.retry_thresholds)
         touched = self._touched_in_this_life(ctx, start, horizon) | holding | again
-        for month in safeguard.untouched(ctx.publishing, block, touched):
+        for month in target_months.untouched(ctx.known, touched):
             self._hold_unknown(ctx, month, None)
 
     def _touched_in_this_life(self, ctx: RunContext, start: Cursor, horizon: int) -> set[Month]:
@@ -495,8 +487,7 @@ class TargetRun:
         """Return the message kind of every month with something published; ``None`` if the target has only one kind."""
         if self._plugin.kind_option is None:
             return None
-        known = safeguard.published(ctx.publishing, self._target.block)
-        return {**ctx.remembered_kinds, **{month: one.message_format for month, one in known.items()}}
+        return {**ctx.remembered_kinds, **target_months.kinds(ctx.publishing, self._target.block)}
 
     def _remember_names(
         self, ctx: RunContext, *, alone: bool = False, whole: bool = False, kinds: Mapping[Month, str] | None = None
@@ -553,7 +544,7 @@ class TargetRun:
             changed = usage.months_changed_after(ctx.accounting, min(doubt, start.last_seq))
             left = {month for month in changed if month_bounds(*month)[1] > start.start_end_time}
         elsewhere = {month for month in in_sums & ctx.months.keys() if ctx.months[month].incarnation != ctx.incarnation}
-        unknown = sent.open_months(ctx.publishing, self._target.block)
+        unknown = target_months.unfinished(ctx.publishing, self._target.block)
         # A month that ended before the target's start was another program's to publish.
         recent = {
             month
@@ -563,7 +554,7 @@ class TargetRun:
         # A job that our own rules left out may be allowed now.
         again = held.held_months(ctx.publishing, self._target.block, ctx.retry_thresholds)
         wanted = touched | left | elsewhere | unknown | holding | recent | again | {*self._options.accept_lower}
-        for month in wanted - safeguard.untouched(ctx.publishing, self._target.block, wanted):
+        for month in wanted - target_months.untouched(ctx.known, wanted):
             kind = ctx.message_format_of(month)
             if not has_records(kind):
                 by_kind.setdefault(kind, set()).add(month)
@@ -579,7 +570,6 @@ class TargetRun:
     def _prove(self, ctx: RunContext) -> None:
         """Store the present selection as proven: everything was handled and answered."""
         block = self._target.block
-        safeguard.close_accepted(ctx.publishing, block)
         in_doubt = incarnation.uncertain_after_seq(ctx.publishing, block) is not None
         accepted = bool(self._options.accept_lower)
         # Nothing was sent for a held month, not even the zeros for keys in doubt.

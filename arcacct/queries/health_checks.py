@@ -670,11 +670,8 @@ def _figures(found: Health, _limits: Thresholds) -> Iterator[Check]:
             yield Check(f"{target.name} figures", CRITICAL, held_text(*target.held_months))
         if target.names_in_doubt:
             yield Check(f"{target.name} figures", CRITICAL, target.names_in_doubt)
-        for one in target.refused_sums:
-            text = (
-                f"{one.year:04d}-{one.month:02d}: a record of {one.message_format} refused in "
-                f"{count_of(one.refusals, 'run')}: {one.reason}"
-            )
+        for kind, month, one in target.refused_sums:
+            text = f"{month_name(month)}: a record of {kind} refused in {count_of(one.refusals, 'run')}: {one.reason}"
             severity = OK if one.refusals == 1 else WARNING
             yield Check(f"{target.name} sums", severity, text, "each run sends it again")
         for month, surplus in target.surplus:

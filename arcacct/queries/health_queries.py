@@ -14,15 +14,15 @@ from arcacct.arex.spool_replay import Spooled, saved_status
 from arcacct.benchmark import SUBSTITUTE_SHOWN, measured_benchmark
 from arcacct.database import incarnation, schema
 from arcacct.database.connection import Connection
-from arcacct.publishing import audit, cursors, ledger, safeguard
+from arcacct.publishing import audit, cursors, ledger, safeguard, target_months
 from arcacct.publishing.former_publisher import FormerPublisher
 from arcacct.publishing.held import RetrySummary, retry_summaries
 from arcacct.publishing.ledger_rows import month_bounds, recent_months
 from arcacct.publishing.plugin import TargetPlugin
 from arcacct.publishing.records import Surplus, surplus
-from arcacct.publishing.safeguard import HeldMonth
 from arcacct.publishing.selection import is_start_known, names_in_doubt, not_selected
-from arcacct.publishing.sent import RefusedSum, not_sent_again, of_vos, refused_sums
+from arcacct.publishing.sent import not_sent_again, of_vos
+from arcacct.publishing.target_months import HeldMonth, Refusal
 from arcacct.publishing.target_run import first_start
 from arcacct.records.hold_decisions import NONE, counts
 from arcacct.records.holds import HELD
@@ -200,7 +200,7 @@ class TargetState(NamedTuple):
     """Of those that are held: what the receiver refused, and that is tried again before it is believed ..."""
     ahead: RetrySummary | None
     """... and what lies in the future, by this host's clock."""
-    refused_sums: tuple[RefusedSum, ...]
+    refused_sums: tuple[tuple[str, Month, Refusal], ...]
     """Months with a sum that the receiver rejected in the last run."""
     surplus: tuple[tuple[Month, Surplus], ...]
     """The current and the previous month with records that the receiver counts as jobs and that have no usage."""
@@ -312,6 +312,7 @@ def target_state(
         0, first_start(publishing, accounting, plugin, former)[0], None, None, None,
     )  # fmt: skip
     refused_once, ahead = retry_summaries(publishing, target)
+    months = target_months.load(publishing, target)
     # jura-ng may have sent the jobs from before.
     was_sent = former is not None and former.until_s >= start
     return TargetState(
@@ -329,10 +330,12 @@ def target_state(
         start_s=start,
         never_sent=0 if was_sent else never_sent(publishing, accounting, target, start, vos),
         is_start_known=is_start_known(accounting, publishing, target),
-        held_months=tuple(safeguard.held(publishing, target).get(target, ())),
+        held_months=tuple(target_months.held(months).values()),
         refused_once=refused_once,
         ahead=ahead,
-        refused_sums=tuple(refused_sums(publishing, target)),
+        refused_sums=tuple(
+            sorted((kind, month, why) for month, one in months.items() for kind, why in one.refused.items())
+        ),
         surplus=tuple(
             (month, found)
             for month in sorted(recent_months(int(time.time())))

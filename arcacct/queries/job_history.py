@@ -12,7 +12,7 @@ from arcacct.arex.control_files import is_hashed, job_file, status_files
 from arcacct.config.options import Target
 from arcacct.config.settings import Settings
 from arcacct.database.connection import Connection
-from arcacct.publishing import cursors, held, ledger_rows, safeguard, sent
+from arcacct.publishing import cursors, held, ledger_rows, sent, target_months
 from arcacct.publishing.batches import UNFORESEEN, withdrawal
 from arcacct.publishing.context import RunSummary
 from arcacct.publishing.ledger import SentRecord, SentSum
@@ -479,7 +479,7 @@ def _beside_records(
             yield f"  {target.name}: {changed.text}"
     if not aside and counted is None and not any(one.state in ("accepted", "sending") for one in sent):
         month = ledger_rows.month_of(aar.end_time) if reader.is_time(aar.end_time) else None
-        if month is not None and safeguard.held_month(con, target.block, month) is not None:
+        if month is not None and month in target_months.held(target_months.load(con, target.block)):
             reason = f"{ledger_rows.month_name(month)} is on hold; `arcacct status` shows the cause and the solution"
         elif aar.held:
             why = hold_decisions.why_held(aar.held.split())

@@ -25,8 +25,8 @@ from arcacct.database.connection import Connection
 from arcacct.database.incarnation import MEANING
 from arcacct.database.location import fence
 from arcacct.errors import InputError, StoreError
-from arcacct.publishing import cursors, held, ledger, safeguard, sent
-from arcacct.publishing.former_publisher import DECLINED, former_publisher
+from arcacct.publishing import cursors, held, ledger, safeguard, sent, target_months
+from arcacct.publishing.former_publisher import former_publisher
 from arcacct.publishing.ledger import COUNTS, SentSum
 from arcacct.publishing.ledger_rows import Month, iso, month_bounds, month_name
 from arcacct.publishing.plugin import TargetPlugin
@@ -34,6 +34,7 @@ from arcacct.publishing.records import surplus, surplus_records
 from arcacct.publishing.safeguard import held_text
 from arcacct.publishing.selection import is_start_known, names_in_doubt
 from arcacct.publishing.summaries import unsettled
+from arcacct.publishing.target_months import DECLINED, KEPT
 from arcacct.queries import portal
 from arcacct.queries.health import is_without_arex
 from arcacct.queries.job_history import changed_since_sent, seq_of
@@ -417,17 +418,17 @@ class _TargetMonth:
     """What the ledger says of a target and a month."""
 
     def __init__(self, plugin: TargetPlugin, publishing: Connection, month: Month) -> None:
-        known = safeguard.published(publishing, plugin.target.block).get(month)
+        known = target_months.kinds(publishing, plugin.target.block)
         self.plugin = plugin
         self.ledger = publishing
         self.month = month
         self.ended = month_bounds(*month)
-        self.kind = plugin.message_format if known is None else known.message_format
+        self.kind = known.get(month, plugin.message_format)
         self.has_records = plugin.has_records(self.kind)
 
     def was_accepted(self, incarnation: str) -> bool:
         """Whether an operator accepted the month as this incarnation of the accounting database has it."""
-        return self.month in safeguard.accepted(self.ledger, self.plugin.target.block, incarnation).ever
+        return self.month in target_months.accepted(self.ledger, self.plugin.target.block, incarnation).ever
 
 
 class _AtTarget:
@@ -457,12 +458,13 @@ class _AtTarget:
         self._vos = [vo for vo in jobs.vos if target.plugin.target.wants(vo)]
         self._wanted = jobs.amount(self._vos)
         self._former = former_publisher(target.plugin, target.ledger)
-        self._held_month = safeguard.held_month(self._ledger, self._block, target.month)
+        known = target_months.load(self._ledger, self._block)
+        self._held_month = target_months.held(known).get(target.month)
         self._is_any_aside = held.any_quarantined(self._ledger, self._block, target.ended)
         self._cursor = cursors.cursor(self._ledger, self._block)
         self._unanswered = sent.pending(self._ledger, self._block)
         self._unanswered_jobs = set(self._unanswered.values())
-        unsure = safeguard.uncertain_months(self._ledger, self._block).get(target.month)
+        unsure = target_months.uncertain(known).get(target.month)
         # Of sums the ledger that was replaced knew every key, and this one took them over.
         is_answered = unsure is not None and unsure.answered_s is not None
         self._is_unsure = is_answered and (target.has_records or unsure is None or unsure.jobs is None)
@@ -488,7 +490,7 @@ class _AtTarget:
             [f"{count_of(left_out, 'job')} not selected by vofilter: not sent, and no difference"] if left_out else []
         )
         if names := safeguard.former_names(self._ledger, plugin).get(self._target.month):
-            kept = safeguard.decisions(self._ledger, self._block, safeguard.KEPT).get(self._target.month)
+            kept = target_months.decisions(self._ledger, self._block, KEPT).get(self._target.month)
             by = "" if kept is None else f" ({kept})"
             notes.append(f"the receiver has this month under the name {' and '.join(names)}{by}")
         decision = None if self._former is None else self._former.decisions.get(self._target.month)

@@ -476,7 +476,7 @@ def _forget_sent(publishing: Connection, names: Names, scope: Scope, months: Seq
 
 
 _QUOTES = (
-    ("Messages", "Answer"), ("HeldRecords", "Reason"), ("Targets", "LastError"), ("RefusedSummaries", "Reason"),
+    ("Messages", "Answer"), ("HeldRecords", "Reason"), ("Targets", "LastError"), ("TargetMonths", "Refusals"),
     ("SentRecords", "Notes"),
 )  # fmt: skip
 

@@ -55,99 +55,67 @@ CREATE TABLE SentSummaries (
 ) WITHOUT ROWID;
 CREATE INDEX SentSummaries_Month_IDX ON SentSummaries (Target, Year, Month);
 
--- Sums that the receiver refused in the last run; each run sends them again.
---   Reason: the receiver's words
---   Refusals: in so many runs, one after the other
-CREATE TABLE RefusedSummaries (
-  Target     TEXT NOT NULL,
-  Kind       TEXT NOT NULL,
-  Year       INTEGER NOT NULL,
-  Month      INTEGER NOT NULL,
-  Reason     TEXT NOT NULL,
-  Refusals   INTEGER NOT NULL,
-  RefusedRun INTEGER NOT NULL,
-  Since      INTEGER NOT NULL,
-  PRIMARY KEY (Target, Kind, Year, Month)
-) WITHOUT ROWID;
-
--- In which kind of message a receiver has a month: APEL's summariser writes each family over the others, so a month
--- stays in the one it began in. And of sums: up to where in the log, of which life of the database, they were made.
---   Kind: summaries, car, ...
---   Seq: NULL: published by an older program
---   Sent: UTC seconds
-CREATE TABLE MonthFormats (
-  Target      TEXT NOT NULL,
-  Year        INTEGER NOT NULL,
-  Month       INTEGER NOT NULL,
-  Kind        TEXT NOT NULL,
-  Seq         INTEGER,
-  Incarnation TEXT,
-  Sent        INTEGER,
-  PRIMARY KEY (Target, Year, Month)
-) WITHOUT ROWID;
-
--- Months that are not sent, since the receiver's figures would fall and nothing explains it.
---   Cause: in words: what fell, and what may have caused it
---   PublishedJobs: what the receiver has, and what it would have
+-- What is known of each month of a target.
+--   Target: '': every target: a lost ledger may have known the month (UncertainSince); a row of a target goes first
+--   Kind: in which kind of message the receiver has the month (summaries, car, ...): APEL's summariser writes each
+--     family over the others, so a month stays in the one it began in; NULL: nothing was published
+--   Seq: of sums: up to where in the log they were made; NULL: published by an older program
+--   Incarnation: the accounting database of Seq
+--   Sent: of sums: UTC seconds
+--   Cause: the month is not sent, since the receiver's figures would fall and nothing explains it: in words: what fell,
+--     and what may have caused it; NULL: the month is not held
+--   PublishedJobs: of a held month: what the receiver has, and what it would have (FoundJobs)
+--   HeldSince: UTC seconds
 --   Remedy: in words: what ends the hold, where that is neither the jobs nor an acceptance
-CREATE TABLE HeldMonths (
-  Target        TEXT NOT NULL,
-  Year          INTEGER NOT NULL,
-  Month         INTEGER NOT NULL,
-  Cause         TEXT NOT NULL,
-  PublishedJobs INTEGER NOT NULL,
-  FoundJobs     INTEGER NOT NULL,
-  Since         INTEGER NOT NULL,
-  Remedy        TEXT NOT NULL DEFAULT '',
+--   AcceptedFor: an operator lets the figures fall once to those of this incarnation of the accounting database
+--   IsUnfinished: 1: a sum was refused: what the receiver has is unknown, and the next run sends the month
+--   Refusals: of sums that the receiver refused in the last run, JSON, by kind of message: the receiver's words, in how
+--     many runs one after the other, and the number of the last of them; each run sends them again
+--   UncertainSince: UTC seconds: both databases were put back from copies, so the ledger may not know what the receiver
+--     has; the month is held until an operator accepts what the database has, or until the jobs are back
+--   UncertainJobs: given, as the ledger that was replaced says; NULL: nobody knows
+--   Answered: UTC seconds: accepted, or the jobs were back; NULL: still held
+--   IsEarlier: 1: of before the uncertain months, and asked about since something touched it
+CREATE TABLE TargetMonths (
+  Target         TEXT NOT NULL,
+  Year           INTEGER NOT NULL,
+  Month          INTEGER NOT NULL,
+  Kind           TEXT,
+  Seq            INTEGER,
+  Incarnation    TEXT,
+  Sent           INTEGER,
+  Cause          TEXT,
+  PublishedJobs  INTEGER,
+  FoundJobs      INTEGER,
+  HeldSince      INTEGER,
+  Remedy         TEXT,
+  AcceptedFor    TEXT,
+  IsUnfinished   INTEGER NOT NULL DEFAULT 0,
+  Refusals       TEXT NOT NULL DEFAULT '{}',
+  UncertainSince INTEGER,
+  UncertainJobs  INTEGER,
+  Answered       INTEGER,
+  IsEarlier      INTEGER NOT NULL DEFAULT 0,
   PRIMARY KEY (Target, Year, Month)
 ) WITHOUT ROWID;
 
--- What operators decided about months.
---   Incarnation: of the accounting database whose figures they accepted
---   Accepted: UTC seconds
---   Who: name of the user
---   IsOpen: 1: not used yet; a later fall has to be accepted anew
+-- What operators decided about months. Each decision stays.
 --   Decision: lower: the figures may fall; switched: what jura-ng sent was taken over; declined: it was not; kept: the
 --     month stays under the former names of the site
-CREATE TABLE AcceptedDecreases (
-  AcceptedID  INTEGER PRIMARY KEY,
+--   Incarnation: of the accounting database whose figures they accepted
+--   Decided: UTC seconds
+--   Who: name of the user
+CREATE TABLE MonthDecisions (
+  DecisionID  INTEGER PRIMARY KEY,
   Target      TEXT NOT NULL,
   Year        INTEGER NOT NULL,
   Month       INTEGER NOT NULL,
+  Decision    TEXT NOT NULL,
   Incarnation TEXT NOT NULL,
-  Accepted    INTEGER NOT NULL,
-  Who         TEXT NOT NULL,
-  IsOpen      INTEGER NOT NULL,
-  Decision    TEXT NOT NULL DEFAULT 'lower'
+  Decided     INTEGER NOT NULL,
+  Who         TEXT NOT NULL
 );
-CREATE INDEX AcceptedDecreases_IDX ON AcceptedDecreases (Target, Year, Month);
-
--- Months that are not whole at the receiver: they change from sums to records of their own, or back, or a sum was
--- refused. Whatever interrupts that, the next run does it again.
-CREATE TABLE UnfinishedMonths (
-  Target TEXT NOT NULL,
-  Year   INTEGER NOT NULL,
-  Month  INTEGER NOT NULL,
-  PRIMARY KEY (Target, Year, Month)
-) WITHOUT ROWID;
-
--- Months of which the ledger may not know what the receiver has: both databases were put back from copies. They are
--- held until an operator accepts what the database has, or until the jobs are back.
---   Target: '': every target, where the ledger was lost; a row of a target itself goes first
---   Jobs: given, as the ledger that was replaced says; NULL: nobody knows
---   Since: UTC seconds
---   Answered: UTC seconds: accepted, or the jobs were back; NULL: still held
---   IsEarlier: 1: of before these months, and asked about since something touched it
-CREATE TABLE UncertainMonths (
-  Target    TEXT NOT NULL,
-  Year      INTEGER NOT NULL,
-  Month     INTEGER NOT NULL,
-  Jobs      INTEGER,
-  Since     INTEGER NOT NULL,
-  Answered  INTEGER,
-  IsEarlier INTEGER NOT NULL DEFAULT 0,
-  PRIMARY KEY (Target, Year, Month)
-) WITHOUT ROWID;
+CREATE INDEX MonthDecisions_IDX ON MonthDecisions (Target, Year, Month);
 
 -- Records that are not sent, and why: held (will be sent by itself), quarantined (the receiver would refuse it, or
 -- did), correction (the receiver has an older version and keeps that), retry (an operator wants it sent with the next

@@ -55,7 +55,7 @@ def at_portal(site: Site) -> dict[tuple[int, int], int]:
 
 def answer(site: Site) -> Site:
     """The operator accepts the months that are held, all at once."""
-    held = site.ledger("SELECT Year, Month FROM HeldMonths ORDER BY 1, 2")
+    held = site.ledger("SELECT Year, Month FROM TargetMonths WHERE Cause IS NOT NULL ORDER BY 1, 2")
     assert held
     assert site.publish(accept_lower=tuple(held)).error is None
     return site
@@ -95,7 +95,7 @@ def test_a_month_resumes_once_its_jobs_are_back(memory, empty_box) -> None:
     site.record(*ended(OLD, 18, 18), Job("now", NOW - 60))
 
     assert site.publish().error is None
-    assert site.ledger("SELECT * FROM HeldMonths") == []
+    assert site.ledger("SELECT * FROM TargetMonths WHERE Cause IS NOT NULL") == []
     assert at_portal(site)[OLD] == 3600
 
 

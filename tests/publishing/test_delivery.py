@@ -11,7 +11,7 @@ from kept_batches import APEL, SGAS, aar, this_run
 from ledger_rows import MAY
 
 from arcacct.errors import InputError, TargetBusy, TargetRefuses
-from arcacct.publishing import cursors, held, ledger, sent
+from arcacct.publishing import cursors, held, ledger, target_months
 from arcacct.publishing.context import RunSummary
 from arcacct.publishing.cursors import Cursor
 from arcacct.publishing.delivery import (
@@ -168,7 +168,7 @@ def test_nothing_to_send_moves_the_cursor(make: Callable[..., OfOne]) -> None:
     assert (one.ctx.summary.quarantined, one.ctx.summary.notes) == (1, ["bad: not sent: why"])
     one.delivery.deliver(one.consignment(seq=6)._replace(proofs=[MonthSnapshot(2026, 5, "summaries", 6, "life")]))
     assert one.last_seq == 6
-    assert one.con.execute("SELECT Seq FROM MonthFormats").fetchall() == [(6,)]
+    assert one.con.execute("SELECT Seq FROM TargetMonths").fetchall() == [(6,)]
     one.deliver()
     assert one.last_seq == 6
 
@@ -472,8 +472,9 @@ def test_a_sum_that_is_refused_is_sent_by_each_run(tmp_path: pathlib.Path) -> No
         assert (ctx.summary.refused_once, ctx.summary.quarantined) == ((1, 0) if run == 1 else (0, 1))
         again = "the next run sends it again" if run == 1 else "so in 2 runs; each run sends it again"
         assert ctx.summary.notes == [f"a record of a summaries message: rejected: no such thing; {again}"]
-    assert [one.refusals for one in sent.refused_sums(ctx.publishing, ctx.block)] == [2]
-    assert sent.open_months(ctx.publishing, ctx.block) == {(2026, 5)}
+    (month,) = target_months.load(ctx.publishing, ctx.block).values()
+    assert [one.refusals for one in month.refused.values()] == [2]
+    assert target_months.unfinished(ctx.publishing, ctx.block) == {(2026, 5)}
 
 
 def test_a_sum_that_no_message_can_carry_is_told(tmp_path: pathlib.Path) -> None:

@@ -10,13 +10,13 @@ from kept_batches import APEL, SGAS, Kept, aar, this_run
 from ledger_rows import MAY, record, send, set_aside
 from publishing_site import Job, write
 
-from arcacct.publishing import held, safeguard
+from arcacct.publishing import held, target_months
 from arcacct.publishing.context import RunContext
 from arcacct.publishing.cursors import Cursor
 from arcacct.publishing.ledger import SentVersion
 from arcacct.publishing.records import RecordRouter, add_held, add_logged, add_period
-from arcacct.publishing.safeguard import MonthFormat
 from arcacct.publishing.sent import digest
+from arcacct.publishing.target_months import MonthFormat
 
 DAY_S = 86_400
 APRIL, JUNE = MAY - 20 * DAY_S, MAY + 40 * DAY_S
@@ -89,8 +89,7 @@ def test_what_was_kept_is_noted_before_the_cursor_moves(tmp_path: pathlib.Path) 
     ctx, router, _kept = run_of(tmp_path, SGAS)
     router.add(aar(), 3, [version(ctx, digest=b"newer")])
     router.flush()
-    found = safeguard.held(ctx.publishing).get(ctx.block, [])
-    assert [(one.year, one.month) for one in found] == [(2026, 5)]
+    assert [*target_months.held(target_months.load(ctx.publishing, ctx.block))] == [(2026, 5)]
 
 
 @pytest.mark.parametrize("target", [APEL, SGAS])

@@ -124,7 +124,7 @@ def test_a_database_begun_anew_lowers_nothing(sums) -> None:
 def test_new_jobs_do_not_hide_that_old_ones_are_gone(sums) -> None:
     """In another life as many new jobs as were lost prove nothing: what was published is missing all the same."""
     con = access.open_publishing(sums.settings.places)
-    con.execute("UPDATE MonthFormats SET Sent = ?", (JUNE + 100,))
+    con.execute("UPDATE TargetMonths SET Sent = ?", (JUNE + 100,))
     con.close()
     new_life(sums)
     sums.record(*jobs(60, 200))
@@ -163,7 +163,7 @@ def test_what_an_operator_accepts_is_sent_and_remembered(sums) -> None:
     assert sums.publish(accept_lower=(JUNE_2024,), who="ada").error is None
     assert at_portal(sums) == {JUNE_2024: (1, 100)}
     assert agrees(sums)
-    ((month, who, when),) = sums.ledger("SELECT Month, Who, Accepted FROM AcceptedDecreases")
+    ((month, who, when),) = sums.ledger("SELECT Month, Who, Decided FROM MonthDecisions")
     assert (month, who) == (6, "ada")
     assert abs(when - time.time()) < 600
     # The word was for this fall, not for the next one.
@@ -198,7 +198,7 @@ def test_a_month_to_come_cannot_be_accepted(sums) -> None:
     """A slip of the finger must not accept what nobody has seen."""
     done = arcacct("--config", str(sums.path / "arc.conf"), "publish", "--accept-lower", "2999-01")
     assert (done.returncode, "2999-01 is in the future" in done.stderr) == (64, True)
-    assert sums.ledger("SELECT * FROM AcceptedDecreases") == []
+    assert sums.ledger("SELECT * FROM MonthDecisions") == []
 
 
 def test_metrics_tell_what_is_held(sums) -> None:

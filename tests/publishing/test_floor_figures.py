@@ -6,8 +6,9 @@ import pytest
 
 from arcacct.publishing.batches import bare
 from arcacct.publishing.ledger import SentVersion
-from arcacct.publishing.safeguard import AcceptedDecreases, Amount, CountingKey, DecreaseGuard
+from arcacct.publishing.safeguard import Amount, CountingKey, DecreaseGuard
 from arcacct.publishing.sent import digest
+from arcacct.publishing.target_months import AcceptedDecreases
 
 MAY = 1_778_000_000
 MONTH = (2026, 5)

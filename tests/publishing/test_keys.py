@@ -225,7 +225,7 @@ def test_a_change_of_family_that_is_interrupted(memory, empty_box, before, after
     empty_box.faults.clear()
     assert site.publish().error is None
     assert usage(site.box.apel) == ((1400, 1260) if by == "publish" else (800, 720))
-    assert site.ledger("SELECT * FROM UnfinishedMonths") == []
+    assert site.ledger("SELECT * FROM TargetMonths WHERE IsUnfinished") == []
 
 
 @pytest.mark.parametrize(
@@ -247,7 +247,7 @@ def test_a_month_stays_in_the_family_it_began_in(memory, empty_box, before, afte
     site.republish()
 
     kinds = site.ledger(
-        "SELECT DISTINCT Kind, Year, Month FROM MonthFormats UNION SELECT Kind, Year, Month FROM SentSummaries"
+        "SELECT DISTINCT Kind, Year, Month FROM TargetMonths UNION SELECT Kind, Year, Month FROM SentSummaries"
         " WHERE Kind <> 'sync'"
     )
     name = {"urs": "car"}

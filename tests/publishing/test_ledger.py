@@ -665,19 +665,19 @@ def test_an_attempt_is_noted_with_its_message(con: Connection) -> None:
 def test_months_of_records_have_one_kind_where_that_counts(con: Connection) -> None:
     """From the first message on; where records and sums do not count twice nothing is noted."""
     begin(con, record("any"))
-    assert con.execute("SELECT * FROM MonthFormats").fetchall() == []
+    assert con.execute("SELECT * FROM TargetMonths").fetchall() == []
     two = message(
         record("a"), record("b", end_time=MAY + 40 * DAY_S), record("zeros", names=None), message_format="car"
     )
     ledger.record_intent(con, ONE, [two], one_kind=True)
     ledger.record_intent(con, ONE, [two._replace(message_format="individual")], one_kind=True)
-    assert con.execute("SELECT Target, Year, Month, Kind FROM MonthFormats").fetchall() == [
+    assert con.execute("SELECT Target, Year, Month, Kind FROM TargetMonths").fetchall() == [
         (ONE, 2026, 5, "car"),
         (ONE, 2026, 6, "car"),
     ]
     begun = begin(con, record("c", end_time=MAY + 80 * DAY_S))
     ledger.split(con, ONE, begun, [message(record("c", end_time=MAY + 80 * DAY_S))])
-    assert con.execute("SELECT count(*) FROM MonthFormats").fetchall() == [(2,)]
+    assert con.execute("SELECT count(*) FROM TargetMonths").fetchall() == [(2,)]
 
 
 def test_what_is_intended_is_noted_at_once(con: Connection) -> None:
@@ -688,7 +688,7 @@ def test_what_is_intended_is_noted_at_once(con: Connection) -> None:
             con, ONE, [], [aside], seq=seq, proofs=[MonthSnapshot(2026, 5, "summaries", seq, f"life{seq}")]
         )
     assert last_seq(con) == 9
-    assert con.execute("SELECT Kind, Seq, Incarnation FROM MonthFormats").fetchall() == [("summaries", 9, "life9")]
+    assert con.execute("SELECT Kind, Seq, Incarnation FROM TargetMonths").fetchall() == [("summaries", 9, "life9")]
     held_now = "SELECT Seq, State, Reason, NextTry, Refusals, RefusedRun, Attempts FROM HeldRecords"
     assert con.execute(held_now).fetchall() == [(3, "held", "why", 5, 1, 2, 1)]
     con.execute("UPDATE HeldRecords SET State = 'dropped'")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pathlib
 from collections.abc import Iterator
 from contextlib import closing
 
@@ -9,9 +10,10 @@ import pytest
 from ledger_rows import ONE, OTHER, new_ledger
 
 from arcacct.database.connection import Connection
-from arcacct.publishing import ledger, safeguard
+from arcacct.database.schema import PUBLISHING, in_memory, upgrades
+from arcacct.publishing import ledger, safeguard, target_months
 from arcacct.publishing.ledger import MonthSnapshot
-from arcacct.publishing.safeguard import HeldMonth, MonthFormat
+from arcacct.publishing.target_months import HeldMonth, MonthFormat
 
 APRIL, MAY, JUNE = (2026, 4), (2026, 5), (2026, 6)
 
@@ -25,41 +27,68 @@ def con() -> Iterator[Connection]:
 
 def held(con: Connection, target: str = ONE) -> dict[tuple[int, int], tuple[str, int]]:
     """Cause, and since when, of each month of a target that is held."""
-    return {(one.year, one.month): (one.cause, one.since_s) for one in safeguard.held(con, target).get(target, [])}
+    found = target_months.held(target_months.load(con, target))
+    return {month: (one.cause, one.since_s) for month, one in found.items()}
 
 
 def test_months_are_held_until_they_are_looked_at_again(con: Connection) -> None:
     """Each target has its own; one that stays held keeps the time since when, and says its cause of today."""
-    of_april, of_may = HeldMonth(*APRIL, "fell", 5, 3), HeldMonth(*MAY, "fell", 7, 0)
-    safeguard.set_held(con, OTHER, [of_april], None)
-    safeguard.set_held(con, ONE, [of_april, of_may], None)
-    con.execute("UPDATE HeldMonths SET Since = Month")
+    of_april, of_may = HeldMonth(*APRIL, "fell", 5, 3), HeldMonth(*MAY, "fell", 7, 0, remedy="wait")
+    target_months.set_held(con, OTHER, [of_april])
+    target_months.set_held(con, ONE, [of_april, of_may])
+    con.execute("UPDATE TargetMonths SET HeldSince = Month")
     assert held(con) == {APRIL: ("fell", 4), MAY: ("fell", 5)}
-    assert safeguard.held_month(con, ONE, MAY) == of_may._replace(since_s=5)
-    assert safeguard.held_month(con, ONE, JUNE) is None
-    assert list(safeguard.held(con)) == [ONE, OTHER]
+    assert target_months.load(con, ONE)[MAY].held == of_may._replace(since_s=5)
 
-    safeguard.set_held(con, ONE, [of_may._replace(cause="fell again")], [MAY])
+    target_months.set_held(con, ONE, [of_may._replace(cause="fell again")], [MAY])
     assert held(con) == {APRIL: ("fell", 4), MAY: ("fell again", 5)}
-    safeguard.set_held(con, ONE, [], [MAY, JUNE])
+    target_months.set_held(con, ONE, [], [MAY, JUNE])
     assert held(con) == {APRIL: ("fell", 4)}
-    safeguard.set_held(con, ONE, [HeldMonth(*JUNE, "fell", 1, 0)], None)
+    target_months.end_run(con, ONE, [HeldMonth(*JUNE, "fell", 1, 0)], 1, is_whole=False)
+    assert list(held(con)) == [APRIL, JUNE]
+    target_months.end_run(con, ONE, [HeldMonth(*JUNE, "fell", 1, 0)], 1, is_whole=True)
     assert list(held(con)) == [JUNE]
     assert held(con, OTHER) == {APRIL: ("fell", 4)}
 
 
 def test_a_word_about_a_month_is_used_once(con: Connection) -> None:
     """It is of a target and of a life of the database; that it was said at all is remembered."""
-    safeguard.accept(con, ONE, [APRIL, MAY], "life", "ada")
-    safeguard.accept(con, OTHER, [MAY], "life", "ada")
-    assert safeguard.accepted(con, ONE, "life") == ({APRIL, MAY}, {APRIL, MAY})
-    assert safeguard.accepted(con, ONE, "another life") == (set(), set())
+    target_months.accept(con, ONE, [APRIL, MAY], "life", "ada")
+    target_months.accept(con, OTHER, [MAY], "life", "ada")
+    assert target_months.accepted(con, ONE, "life") == ({APRIL, MAY}, {APRIL, MAY})
+    assert target_months.accepted(con, ONE, "another life") == (set(), set())
 
-    safeguard.close_accepted(con, ONE, but=[MAY])
-    assert safeguard.accepted(con, ONE, "life") == ({MAY}, {APRIL, MAY})
-    safeguard.close_accepted(con, ONE)
-    assert safeguard.accepted(con, ONE, "life") == (set(), {APRIL, MAY})
-    assert safeguard.accepted(con, OTHER, "life") == ({MAY}, {MAY})
+    target_months.set_held(con, ONE, [HeldMonth(*MAY, "fell", 7, 0)])
+    target_months.end_run(con, ONE, [], 1, is_whole=False)
+    assert target_months.accepted(con, ONE, "life") == ({MAY}, {APRIL, MAY})
+    target_months.end_run(con, ONE, [], 1, is_whole=True)
+    assert target_months.accepted(con, ONE, "life") == (set(), {APRIL, MAY})
+    assert target_months.accepted(con, OTHER, "life") == ({MAY}, {MAY})
+
+
+def test_what_a_lost_ledger_knew_of_every_target_counts_for_each(con: Connection) -> None:
+    """Until the target has an answer of its own; what else its row says is not changed by that."""
+    con.execute("INSERT INTO TargetMonths (Target, Year, Month, UncertainSince) VALUES ('', 2026, 5, 1)")
+    target_months.set_held(con, ONE, [HeldMonth(*MAY, "fell", 7, 0)])
+    for target in (ONE, OTHER):
+        assert target_months.uncertain(target_months.load(con, target)) == {MAY: (None, None, 0)}
+
+    target_months.resolve_uncertain(con, ONE, [MAY, JUNE])
+    assert list(held(con)) == [MAY]
+    assert target_months.uncertain(target_months.load(con, ONE))[MAY].answered_s is not None
+    assert target_months.uncertain(target_months.load(con, OTHER))[MAY].answered_s is None
+
+
+def test_a_month_before_the_uncertain_ones_is_uncertain_once_it_is_asked_about(con: Connection) -> None:
+    """An operator who accepts it answers that; the first uncertain month stays the first."""
+    con.execute("INSERT INTO TargetMonths (Target, Year, Month, UncertainSince) VALUES (?, 2026, 5, 1)", (ONE,))
+    assert target_months.untouched(target_months.load(con, ONE), [APRIL, MAY, JUNE]) == {APRIL}
+
+    target_months.accept(con, ONE, [APRIL, JUNE], "life", "ada")
+    known = target_months.load(con, ONE)
+    assert {month: one.is_earlier for month, one in target_months.uncertain(known).items()} == {APRIL: 1, MAY: 0}
+    assert target_months.untouched(known, [APRIL, MAY, JUNE]) == set()
+    assert target_months.uncertain_before(known) == MAY
 
 
 def test_what_a_target_selected_is_noted_by_column(con: Connection) -> None:
@@ -77,7 +106,45 @@ def test_what_was_published_is_of_one_target(con: Connection) -> None:
     """Its months, with the kind of messages each is in and how far its sums are proven."""
     ledger.record_intent(con, ONE, [], proofs=[MonthSnapshot(*MAY, "summaries", 7, "life")])
     ledger.record_intent(con, OTHER, [], proofs=[MonthSnapshot(*JUNE, "summaries", 9, "life")])
-    (sent,) = con.execute("SELECT Sent FROM MonthFormats WHERE Target = ?", (ONE,)).fetchone()
+    (sent,) = con.execute("SELECT Sent FROM TargetMonths WHERE Target = ?", (ONE,)).fetchone()
 
-    assert safeguard.published(con, ONE) == {MAY: MonthFormat("summaries", 7, "life", sent)}
-    assert list(safeguard.published(con, OTHER)) == [JUNE]
+    assert target_months.load(con, ONE)[MAY].format == MonthFormat("summaries", 7, "life", sent)
+    assert target_months.kinds(con, ONE) == {MAY: "summaries"}
+    assert list(target_months.kinds(con, OTHER)) == [JUNE]
+
+
+def test_what_six_tables_said_of_a_month_is_in_one_row_after_an_upgrade() -> None:
+    """Each month keeps what any of them said; what operators decided stays, in its order."""
+    of_table = {
+        "MonthFormats": f"('{ONE}', 2026, 5, 'summaries', 7, 'life', 9), ('{OTHER}', 2026, 5, 'car', NULL, NULL, NULL)",
+        "HeldMonths": f"('{ONE}', 2026, 5, 'fell', 7, 3, 5, 'wait'), ('{ONE}', 2026, 4, 'fell', 2, 1, 4, '')",
+        "UnfinishedMonths": f"('{ONE}', 2026, 5), ('{ONE}', 2026, 6)",
+        "RefusedSummaries": f"('{ONE}', 'summaries', 2026, 6, 'no', 2, 3, 1),"
+        f" ('{ONE}', 'sync', 2026, 6, 'nor', 1, 3, 1)",
+        "UncertainMonths": f"('', 2026, 4, NULL, 1, NULL, 0), ('{ONE}', 2026, 5, 12, 1, 2, 0)",
+        "AcceptedDecreases": f"(1, '{ONE}', 2026, 5, 'old', 1, 'ada', 0, 'lower'),"
+        f" (2, '{ONE}', 2026, 5, 'life', 2, 'ada', 1, 'lower'), (3, '{ONE}', 2026, 5, '', 3, 'bob', 0, 'kept')",
+    }
+    with closing(in_memory(PUBLISHING, 13)) as con:
+        for table, rows in of_table.items():
+            con.execute(f"INSERT INTO {table} VALUES {rows}")
+        for number, path in upgrades(PUBLISHING):
+            if number > 13:
+                con.executescript(pathlib.Path(path).read_text(encoding="utf-8"))
+
+        known = target_months.load(con, ONE)
+        assert list(known) == [APRIL, MAY, JUNE]
+        assert known[MAY].format == MonthFormat("summaries", 7, "life", 9)
+        assert known[MAY].held == HeldMonth(*MAY, "fell", 7, 3, 5, "wait")
+        assert known[MAY].uncertain == (12, 2, 0)
+        assert (known[APRIL].format, known[APRIL].held, known[APRIL].uncertain) == (
+            None,
+            HeldMonth(*APRIL, "fell", 2, 1, 4),
+            (None, None, 0),
+        )
+        assert target_months.unfinished(con, ONE) == {MAY, JUNE}
+        assert known[JUNE].refused == {"summaries": ("no", 2, 3), "sync": ("nor", 1, 3)}
+        assert target_months.kinds(con, OTHER) == {MAY: "car"}
+        assert target_months.accepted(con, ONE, "life") == ({MAY}, {MAY})
+        assert target_months.accepted(con, ONE, "old") == (set(), {MAY})
+        assert target_months.decisions(con, ONE, target_months.KEPT) == {MAY: ("kept", "bob", 3)}

@@ -47,7 +47,7 @@ def at_apel(site: Site) -> int:
 
 
 def held_months(site: Site) -> tuple[tuple[int, int], ...]:
-    return tuple(site.ledger("SELECT DISTINCT Year, Month FROM HeldMonths ORDER BY 1, 2"))
+    return tuple(site.ledger("SELECT DISTINCT Year, Month FROM TargetMonths WHERE Cause IS NOT NULL ORDER BY 1, 2"))
 
 
 def judged(site: Site) -> list[health.Check]:

@@ -208,13 +208,15 @@ def test_a_sum_is_refused(rig, user) -> None:
 
     found = [rig.publish() for _ in range(3)]
     assert [exit_code([one]) for one in found] == [75, 65, 65]
-    ((_kind, refusals, why),) = rig.site.ledger("SELECT Kind, Refusals, Reason FROM RefusedSummaries")
+    ((refusals, why),) = rig.site.ledger(
+        "SELECT json_extract(value, '$[1]'), json_extract(value, '$[0]') FROM TargetMonths, json_each(Refusals)"
+    )
     assert (refusals, "Invalid" in why) == (3, True)
 
     repair(rig)
     assert exit_code([rig.publish()]) == 0
     rig.assert_all_is_delivered()
-    assert rig.site.ledger("SELECT * FROM RefusedSummaries") == rig.site.ledger("SELECT * FROM UnfinishedMonths") == []
+    assert rig.site.ledger("SELECT * FROM TargetMonths WHERE IsUnfinished OR Refusals <> '{}'") == []
 
 
 def test_a_month_whose_sum_is_refused_is_sent_beside_one_that_is_taken(memory, empty_box) -> None:

@@ -94,7 +94,7 @@ def test_one_command_moves_them_all(renamed) -> None:
     assert code == 0, text
     for month in OLD:
         assert notes(renamed, month) == (True, "")
-    decided = renamed.ledger("SELECT DISTINCT Year, Month, Decision FROM AcceptedDecreases ORDER BY 1, 2")
+    decided = renamed.ledger("SELECT DISTINCT Year, Month, Decision FROM MonthDecisions ORDER BY 1, 2")
     assert decided == [(*month, "lower") for month in OLD]
 
 
@@ -116,7 +116,7 @@ def test_one_command_keeps_them_all(renamed) -> None:
     agrees, text = notes(renamed, OLD[1])
     assert agrees
     assert "the receiver has this month under the name SITE (kept by " in text
-    assert renamed.ledger("SELECT DISTINCT Decision FROM AcceptedDecreases") == [("kept",)]
+    assert renamed.ledger("SELECT DISTINCT Decision FROM MonthDecisions") == [("kept",)]
 
 
 @EACH
@@ -165,7 +165,7 @@ def test_a_site_that_was_renamed_before_is_not_asked(renamed) -> None:
     """A former program stored no decision: nothing has changed since its last run, and `verify` names the name."""
     assert command(renamed, "publish", "--target", "apel:a", "--former-names", "keep")[0] == 0
     con = access.open_publishing(renamed.settings.places)
-    con.execute("DELETE FROM AcceptedDecreases")
+    con.execute("DELETE FROM MonthDecisions")
     con.close()
 
     code, text = command(renamed, "publish", "--now")

@@ -11,9 +11,10 @@ from publishing_site import Job, write
 
 from arcacct.database.connection import Connection
 from arcacct.database.schema import ACCOUNTING, in_memory
-from arcacct.publishing import ledger, sent
+from arcacct.publishing import ledger, sent, target_months
 from arcacct.publishing.ledger import COUNTS, SentSum
-from arcacct.publishing.sent import MANY, RefusedSum
+from arcacct.publishing.sent import MANY
+from arcacct.publishing.target_months import Refusal
 
 
 @pytest.fixture
@@ -111,14 +112,14 @@ def test_months_of_a_refused_sum_are_open_until_a_run_that_takes_them(con: Conne
     for target in (ONE, OTHER):
         refuse(con, "summaries", (2026, 4), (2026, 5), run=3, target=target)
     refuse(con, COUNTS, (2026, 6), run=3)
-    assert sent.open_months(con, ONE) == {(2026, 4), (2026, 5)}
+    assert target_months.unfinished(con, ONE) == {(2026, 4), (2026, 5)}
 
-    sent.close_months(con, ONE, [(2026, 5)], 3)
-    assert sent.open_months(con, ONE) == {(2026, 4), (2026, 5)}
+    target_months.finish(con, ONE, [(2026, 5)], 3)
+    assert target_months.unfinished(con, ONE) == {(2026, 4), (2026, 5)}
     refuse(con, COUNTS, (2026, 5), run=4)
-    sent.close_months(con, ONE, [(2026, 5), (2026, 6)], 4)
-    assert sent.open_months(con, ONE) == {(2026, 4)}
-    assert sent.open_months(con, OTHER) == {(2026, 4), (2026, 5)}
+    target_months.finish(con, ONE, [(2026, 5), (2026, 6)], 4)
+    assert target_months.unfinished(con, ONE) == {(2026, 4)}
+    assert target_months.unfinished(con, OTHER) == {(2026, 4), (2026, 5)}
 
 
 def test_refusals_of_sums_are_counted_by_run(con: Connection) -> None:
@@ -130,17 +131,21 @@ def test_refusals_of_sums_are_counted_by_run(con: Connection) -> None:
     assert refuse(con, COUNTS, (2026, 4), (2026, 5), run=2) == 1
     assert refuse(con, "summaries", (2026, 5), run=2, target=OTHER) == 1
     assert refuse(con, "summaries", run=2) == 0
-    sums = {
-        (one.year, one.month): one.refusals for one in sent.refused_sums(con, ONE) if one.message_format == "summaries"
-    }
-    assert sums == {(2025, 4): 1, (2026, 4): 2, (2026, 5): 1}
-    counts = [(one.year, one.month) for one in sent.refused_sums(con, ONE) if one.message_format == COUNTS]
-    assert counts == [(2026, 4), (2026, 5)]
+
+    def refused(kind: str, target: str = ONE) -> dict[tuple[int, int], int]:
+        found = target_months.load(con, target).items()
+        return {month: one.refused[kind].refusals for month, one in found if kind in one.refused}
+
+    assert refused("summaries") == {(2025, 4): 1, (2026, 4): 2, (2026, 5): 1}
+    assert refused(COUNTS) == {(2026, 4): 1, (2026, 5): 1}
 
     assert refuse(con, "summaries", (2026, 4), run=3) == 3
-    sent.forget_refused_sums(con, ONE, 3)
-    assert sent.refused_sums(con, ONE) == [RefusedSum("summaries", 2026, 4, "no", 3)]
-    assert [one.refusals for one in sent.refused_sums(con, OTHER)] == [1]
+    target_months.end_run(con, ONE, [], 3, is_whole=False)
+    assert refused(COUNTS) == {(2026, 4): 1, (2026, 5): 1}
+    target_months.end_run(con, ONE, [], 3, is_whole=True)
+    assert target_months.load(con, ONE)[2026, 4].refused == {"summaries": Refusal("no", 3, 3)}
+    assert (refused("summaries"), refused(COUNTS)) == ({(2026, 4): 3}, {})
+    assert refused("summaries", OTHER) == {(2026, 5): 1}
 
 
 def test_sums_of_a_refused_month_may_be_there(con: Connection) -> None:

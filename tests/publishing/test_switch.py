@@ -127,7 +127,7 @@ def test_whoever_declines_is_remembered(site, box) -> None:
     assert jobs > there
     assert wall_s > there_s
     con = sqlite3.connect(site.settings().places.publishing_database)
-    ((month, who, when_s, what),) = con.execute("SELECT Month, Who, Accepted, Decision FROM AcceptedDecreases")
+    ((month, who, when_s, what),) = con.execute("SELECT Month, Who, Decided, Decision FROM MonthDecisions")
     con.close()
     assert (month, who, what) == (11, "ada", "declined")
     assert abs(when_s - time.time()) < 600
@@ -144,7 +144,7 @@ def test_what_jura_publishes_after_the_decision_is_asked_about_again(site, box) 
 
     assert "2026-11 is held: jura-ng published" in str(held(site))
     con = sqlite3.connect(site.settings().places.publishing_database)
-    con.execute("UPDATE AcceptedDecreases SET Accepted = Accepted + 120")
+    con.execute("UPDATE MonthDecisions SET Decided = Decided + 120")
     con.commit()
     con.close()
     publish(site)
@@ -226,7 +226,7 @@ def test_a_month_that_a_former_program_sent_is_asked_about(later) -> None:
     (outcome,) = run.publish(settings, plugins(settings), target_run.RunOptions(since=since_s))
     assert outcome.error is None
     con = sqlite3.connect(settings.places.publishing_database)
-    con.execute("DELETE FROM AcceptedDecreases")
+    con.execute("DELETE FROM MonthDecisions")
     con.commit()
     con.close()
 

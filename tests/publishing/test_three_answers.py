@@ -63,7 +63,10 @@ def test_a_month_that_was_accepted_blindly_is_unknown(tmp_path, empty_box) -> No
     site.record(*[job._replace(end_time=NOW - 60) for job in jobs(3)])
     assert site.publish().error is None
     con = access.open_publishing(site.settings.places)
-    con.execute("INSERT INTO UncertainMonths VALUES ('', ?, ?, NULL, 1, 2, 0)", month_of(NOW - 60))
+    con.execute(
+        "INSERT INTO TargetMonths (Target, Year, Month, UncertainSince, Answered) VALUES ('', ?, ?, 1, 2)",
+        month_of(NOW - 60),
+    )
     con.close()
 
     done = arcacct("--config", str(site.path / "arc.conf"), "verify", THIS)

@@ -74,7 +74,9 @@ def play(world: World, history: list, *, whole_log: bool = False, old: int = 0) 
             errors = [re.sub(r"\d{4}-\d\d-\d\dT\S*", "", str(one.error)) for one in outcomes]
             yield [(one.target, error, records_sent(one)) for one, error in zip(outcomes, errors, strict=True)]
         yield received(world)
-        yield world.site.ledger("SELECT Target, Year, Month, PublishedJobs, FoundJobs FROM HeldMonths")
+        yield world.site.ledger(
+            "SELECT Target, Year, Month, PublishedJobs, FoundJobs FROM TargetMonths WHERE Cause IS NOT NULL"
+        )
 
 
 def records_sent(outcome: TargetResult) -> dict[str, int]:

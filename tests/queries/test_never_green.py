@@ -26,7 +26,7 @@ from arcacct.database import access
 from arcacct.database.access import open_publishing, read_accounting
 from arcacct.database.durable import MaintenanceEntry
 from arcacct.publishing import ledger
-from arcacct.publishing.safeguard import HeldMonth
+from arcacct.publishing.target_months import HeldMonth
 from arcacct.queries import health, health_checks
 from arcacct.targets import kinds
 

@@ -24,7 +24,7 @@ from arcacct.config.paths import Places
 from arcacct.config.settings import settings
 from arcacct.database import access, incarnation
 from arcacct.database.connection import Connection
-from arcacct.publishing import cursors, held, ledger, safeguard, sent
+from arcacct.publishing import cursors, held, ledger, safeguard, sent, target_months
 from arcacct.queries import arcctl, health_queries, job_history, questions
 from arcacct.queries.questions import Selection
 from arcacct.queries.usage import NEEDS, usage
@@ -585,7 +585,6 @@ def test_the_ledger_is_asked_by_its_indexes(ledgers) -> None:
         held.held_months(con, TARGET, due)
         held.refusals(con, TARGET, "1-1")
         held.retry_summaries(con, TARGET)
-        sent.refused_sums(con, TARGET)
         held.earliest_undelivered_end(con, TARGET)
         (message,) = ledger.record_intent(con, TARGET, [_message(site.jobs)], [], seq=None)
         ledger.accepted(con, TARGET, message, 200, "", None)
@@ -604,16 +603,16 @@ def test_the_floor_is_asked_of_counts(ledgers) -> None:
     def ask(con: Connection, site: Site) -> None:
         assert sum(amount.jobs for amount in safeguard.published_jobs(con, TARGET).values())
         safeguard.published_sums(con, TARGET)
-        safeguard.published(con, TARGET)
-        safeguard.held(con)
-        safeguard.set_held(con, TARGET, [safeguard.HeldMonth(2026, 9, "x", 2, 1)], None)
-        safeguard.accept(con, TARGET, [(2026, 9)], "life", "me")
-        safeguard.accepted(con, TARGET, "life")
-        safeguard.close_accepted(con, TARGET)
+        target_months.kinds(con, TARGET)
+        target_months.load(con, TARGET)
+        target_months.set_held(con, TARGET, [target_months.HeldMonth(2026, 9, "x", 2, 1)])
+        target_months.accept(con, TARGET, [(2026, 9)], "life", "me")
+        target_months.accepted(con, TARGET, "life")
+        target_months.end_run(con, TARGET, [], 1, is_whole=True)
         safeguard.selections(con, TARGET)
         safeguard.set_selection(con, TARGET, "LastGoodSelection", {})
         incarnation.uncertain_after_seq(con, TARGET)
-        sent.open_months(con, TARGET)
+        target_months.unfinished(con, TARGET)
         sent.sums_of_kind(con, TARGET, "sync")
         sent.zeroed_keys(con, TARGET, (1, FIRST_END * 2), ledger.last_message(con))
 

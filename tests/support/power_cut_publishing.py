@@ -110,7 +110,8 @@ class Publishing(Scenario):
         errors = [Loss("refused", f"{one.target}: {one.error}") for one in outcomes if one.error is not None]
         sending = self.site.ledger("SELECT Target FROM Messages WHERE State = 'sending'")
         held = self.site.ledger(
-            "SELECT Target FROM HeldRecords WHERE State <> 'correction' UNION SELECT Target FROM HeldMonths"
+            "SELECT Target FROM HeldRecords WHERE State <> 'correction' UNION"
+            " SELECT Target FROM TargetMonths WHERE Cause IS NOT NULL"
         )
         return [
             *(Loss("damaged", question) for question in problems),

@@ -11,7 +11,8 @@ from publishing_site import Site
 
 from arcacct.database import schema
 from arcacct.publishing.context import RunContext, RunSummary
-from arcacct.publishing.safeguard import AcceptedDecreases, DecreaseGuard
+from arcacct.publishing.safeguard import DecreaseGuard
+from arcacct.publishing.target_months import AcceptedDecreases
 from arcacct.targets import plugins
 
 

@@ -17,15 +17,16 @@ from arcacct.benchmark import Benchmark, parsed_benchmark
 from arcacct.config.settings import Settings
 from arcacct.database import access, schema
 from arcacct.database.connection import Connection
-from arcacct.publishing import safeguard, sent
+from arcacct.publishing import sent, target_months
 from arcacct.publishing.context import RunSummary
-from arcacct.publishing.former_publisher import DECLINED, SWITCHED, FormerPublisher, former_publisher
+from arcacct.publishing.former_publisher import FormerPublisher, former_publisher
 from arcacct.publishing.ledger import COUNTS, SentSum
 from arcacct.publishing.ledger_rows import Month, month_bounds, month_name, month_of, recent_months
 from arcacct.publishing.plugin import TargetPlugin
 from arcacct.publishing.run import publishing_lock
 from arcacct.publishing.safeguard import month_names
 from arcacct.publishing.summaries import summed
+from arcacct.publishing.target_months import DECLINED, SWITCHED
 from arcacct.records import reader, usage
 from arcacct.records.row_mapping import first_end
 from arcacct.records.states import SQL_BY_ITSELF
@@ -436,7 +437,7 @@ def _plan(sources: _Sources, plugin: TargetPlugin, former: FormerPublisher | Non
         says = f"jura-ng of ARC {arc} sent summaries of the jobs that ended until {until}"
         found = [_sums_of_month(sources, plugin, month, stopped) for month in months]
         since = schema.complete_since(sources.accounting, stopped)
-        published = safeguard.published(sources.publishing, block)
+        published = target_months.kinds(sources.publishing, block)
         notes = (
             f"{month_name(month)}: this database does not have every job of it, so nothing of it is sent or cancelled:"
             " `arcacct import arex` imports missing jobs"
@@ -593,7 +594,7 @@ def take_over(settings: Settings, plans: Sequence[TargetPlan], who: str) -> dict
             if anything_left(one)
         }
         for one in plans:
-            safeguard.decide(con, one.block, one.settles, SWITCHED, who)
+            target_months.decide(con, one.block, one.settles, SWITCHED, who)
     return new
 
 
@@ -601,7 +602,7 @@ def decline(settings: Settings, months: Mapping[str, Sequence[Month]], who: str)
     """Note in the ledger that jura-ng's sums of some months stay at the receivers; ``months``: by block of a target."""
     with _ledger(settings) as con:
         for block, some in months.items():
-            safeguard.decide(con, block, some, DECLINED, who)
+            target_months.decide(con, block, some, DECLINED, who)
 
 
 @contextmanager
