@@ -472,6 +472,8 @@ class TargetPlugin(ABC):
     """The kinds with a record for each job. They share one table at the receiver, and one key for a job."""
     max_bytes: int
     """The largest text in bytes that should be accepted. A message that is refused as too large is cut."""
+    crlf: bool = False
+    """Whether a line end takes two bytes of ``max_bytes`` (S/MIME)."""
     duplicate_policy: DuplicatePolicy
     """What the receiver does with a record that it already has."""
     confirmation_level: str
