@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import atexit
 import errno
 import gc
 import io
 import os
 import re
 import sys
+import threading
 from functools import partial
 from importlib import import_module
 from keyword import iskeyword
-from typing import Any
+from typing import Any, NoReturn
 
 import click
 
@@ -151,7 +153,10 @@ def main(args: list[str] | None = None) -> None:
     if "_ARCACCT_COMPLETE" not in os.environ:
         entry_points.complain = print_error
     try:
-        sys.exit(_run(args))
+        code = _run(args)
+        if args is None:
+            _end(code)
+        sys.exit(code)
     except Exception as error:  # noqa: BLE001  whatever it is, a user meets a line and no traceback
         known = as_ours(error)
         if debug:
@@ -163,6 +168,20 @@ def main(args: list[str] | None = None) -> None:
             # What stdout could not take must not be tried again when the interpreter ends.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(known.exit_code)
+
+
+def _end(code: int) -> NoReturn:
+    """
+    End this process as the interpreter would, but leave its memory to the system: emptying it takes 10 to 30 ms.
+
+    Raises OSError if the output cannot be written.
+    """
+    # What the interpreter calls first: it waits for threads that are no daemons, and calls what asked for it.
+    threading._shutdown()  # type: ignore[attr-defined]  # noqa: SLF001
+    atexit._run_exitfuncs()  # noqa: SLF001
+    for stream in (sys.stdout, sys.stderr):
+        stream.flush()
+    os._exit(code)
 
 
 def as_ours(error: BaseException) -> ArcacctError:

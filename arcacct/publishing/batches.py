@@ -43,10 +43,10 @@ _part: Callable[[Any], MessagePart] = partial(tuple.__new__, MessagePart)
 """Create these tuples from all their values, in order: a third of the usual cost. Each job needs one of each."""
 
 
-def wire_size(text: str) -> int:
-    """Bytes of a text once its line ends are CRLF, as S/MIME makes them."""
+def wire_size(text: str, *, crlf: bool = True) -> int:
+    """Bytes of a text; with ``crlf`` once its line ends are CRLF, as S/MIME makes them."""
     n_bytes = len(text) if text.isascii() else len(text.encode("utf-8"))
-    return n_bytes + text.count("\n")
+    return n_bytes + text.count("\n") if crlf else n_bytes
 
 
 def batched(parts: Sequence[MessagePart], max_count: int | None, max_bytes: int) -> list[list[MessagePart]]:
@@ -92,6 +92,7 @@ class RecordBatcher:
         limits = ctx.limits
         self._most = sys.maxsize if limits.max_count is None else limits.max_count
         self._room = limits.max_bytes - len(family.envelope.head) - len(family.envelope.tail)
+        self._crlf = ctx.plugin.crlf
         self._republish = republish
         self._now = int(time.time())
         self._settle_s = ctx.plugin.target.settle_s
@@ -294,7 +295,7 @@ class RecordBatcher:
         return self._family.replaces(aar)
 
     def _collect(self, text: str, group: str | None, record: SentRecord) -> None:
-        size = wire_size(text)
+        size = wire_size(text, crlf=self._crlf)
         if self._count and (self._count >= self._most or self._bytes + size > self._room):
             self._end_batch()
         part = _part((text, record, None, group))

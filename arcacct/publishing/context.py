@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from arcacct.causes import Causes
 from arcacct.database.connection import Connection
+from arcacct.publishing import ledger
 from arcacct.publishing.former_publisher import FormerPublisher
 from arcacct.publishing.held import RetryThresholds
 from arcacct.publishing.ledger import HeldRecord
@@ -140,8 +141,12 @@ class RunContext(NamedTuple):
 
     @property
     def limits(self) -> Limits:
-        """The limits of one message."""
-        return Limits(self.plugin.target.urbatchsize, self.plugin.max_bytes)
+        """The limits of one message: fewer records than configured if the receiver recently needed too long."""
+        count = self.plugin.target.urbatchsize
+        if self.plugin.keeps_first:
+            timed_out = ledger.least_timed_out(self.publishing, self.block, self.plugin.message_format)
+            count = count if timed_out is None else min(count or timed_out, timed_out // 2)
+        return Limits(count, self.plugin.max_bytes)
 
     @property
     def retry_thresholds(self) -> RetryThresholds:

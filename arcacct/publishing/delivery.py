@@ -161,6 +161,9 @@ Bytes. No receiver can refuse a single record below this size for its size: AMS 
 are 735,000 bytes of text, and web servers take 1 MB or more unless they are configured otherwise.
 """
 
+MOST_UNHALVED = 50
+"""Records. A message of more is halved if its receiver does not answer in time: jura-ng has always sent so many."""
+
 SUSPECTS = 3
 """If this many records are refused one after the other and none is accepted, the server may be at fault."""
 
@@ -465,7 +468,12 @@ class Delivery(MessageSink):
             self._forbidden[group] = answer
             self._hold_forbidden(message, answer)
         else:
-            ledger.attempted(self._con, message.message_id, answer.status, answer.text)
+            if answer.timed_out and self._plugin.keeps_first and message.record_count > MOST_UNHALVED:
+                # The next run sends the halves. They have the same texts, so the receiver may get a record twice.
+                halves = self._halves(message)
+                ledger.split(self._con, self._target, message, halves, one_kind=self._one_kind, reason=ledger.TIMED_OUT)
+            else:
+                ledger.attempted(self._con, message.message_id, answer.status, answer.text)
             raise error_of(answer)
 
     def _accept(self, message: Message, answer: Answer) -> None:

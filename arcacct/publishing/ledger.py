@@ -555,14 +555,35 @@ def discard_unsent(con: Connection, message_ids: Sequence[int]) -> None:
             con.executemany(f"DELETE FROM {table} WHERE MessageID = ?", [(one,) for one in message_ids])
 
 
+TIMED_OUT = "split: no answer in time"
+SMALLER_MESSAGES = 100
+"""So many messages after one that was split because its receiver did not answer in time, the next may be as large."""
+
+
 def split(
-    con: Connection, target: str, message: Message, parts: Sequence[Message], *, one_kind: bool = False
+    con: Connection,
+    target: str,
+    message: Message,
+    parts: Sequence[Message],
+    *,
+    one_kind: bool = False,
+    reason: str | None = None,
 ) -> list[Message]:
-    """Replace a refused message by its parts. The last part takes over the cursor."""
+    """Replace a message that was refused or timed out by its parts. The last part takes over the cursor."""
     now = int(time.time())
     with transaction(con):
-        _answer(con, message.message_id, "split", None, f"split into {len(parts)}", None)
+        _answer(con, message.message_id, "split", None, reason or f"split into {len(parts)}", None)
         return _inserted(con, target, parts, now, one_kind=one_kind, keep=True)
+
+
+def least_timed_out(con: Connection, target: str, kind: str) -> int | None:
+    """Return the records of the smallest of a target's last messages that was split because no answer came in time."""
+    row = con.execute(
+        "SELECT min(RecordCount) FROM (SELECT RecordCount, State, Answer FROM Messages WHERE Target = ? AND Kind = ?"
+        " ORDER BY MessageID DESC LIMIT ?) WHERE State = 'split' AND Answer = ?",
+        (target, kind, SMALLER_MESSAGES, TIMED_OUT),
+    ).fetchone()
+    return None if row[0] is None else int(row[0])
 
 
 def refused(

@@ -65,6 +65,7 @@ class Answer(NamedTuple):
     existing number means that SGAS kept its version. `advice` says what the administrator can do. `about_credentials`:
     it concerns our certificate, key or token (exit code 77). `about_group`: it concerns only this message's group of
     records, which we may not report (`plug.RecordFormat.authorisation_group`); other groups may be allowed.
+    `timed_out`: the receiver had the whole time that it may take, and may need more for so many records.
     """
 
     kind: Outcome
@@ -78,6 +79,7 @@ class Answer(NamedTuple):
     advice: str = ""
     about_credentials: bool = False
     about_group: bool = False
+    timed_out: bool = False
 
 
 def error_text(body: bytes) -> str:
@@ -133,7 +135,8 @@ def classify_status(status: int, headers: Mapping[str, str], said: str, advice: 
     if status in {408, 429} or (status >= 500 and status not in {501, 505}):
         # 429 and 503 refuse the request before any work; after the others some work may have been done.
         known = status in {429, 503}
-        return Answer(Outcome.TRY_LATER, status, said, retry_after_s=_retry_after_s(headers), outcome_known=known)
+        wait_s, timed_out = _retry_after_s(headers), status == 504
+        return Answer(Outcome.TRY_LATER, status, said, None, wait_s, outcome_known=known, timed_out=timed_out)
     if 300 <= status < 400:
         where = sanitise_line(_header(headers, "Location"), TEXT_LIMIT - 100)
         said = f"redirects to {where or 'nowhere'}, which is not followed"
@@ -469,6 +472,8 @@ class TargetPlugin(ABC):
     """The kinds with a record for each job. They share one table at the receiver, and one key for a job."""
     max_bytes: int
     """The largest text in bytes that should be accepted. A message that is refused as too large is cut."""
+    crlf: bool = False
+    """Whether a line end takes two bytes of ``max_bytes`` (S/MIME)."""
     duplicate_policy: DuplicatePolicy
     """What the receiver does with a record that it already has."""
     confirmation_level: str

@@ -141,7 +141,8 @@ class Transport:
     def _once(self, request: Request, judge: Judge) -> Answer:
         limit_s, left_s = self._timeouts.total_s, self._deadline.left_s()
         limit_text = f"no whole answer within {limit_s:g} s (exchange_timeout)"
-        if left_s < limit_s:
+        is_short = left_s < limit_s
+        if is_short:
             limit_s, limit_text = left_s, "no whole answer before the time of this run was over (run_timeout)"
         try:
             status, headers, body = self._client.send(
@@ -155,7 +156,9 @@ class Transport:
         except ExchangeFailed as failure:
             where = re.sub(r"^\w+://(?:[^/@]*@)?|[/?#].*$", "", request.url)
             # A GET changes nothing at the receiver.
-            return _meaning(f"{where}: ", failure, may_be_done=failure.request_started and request.method != "GET")
+            answer = _meaning(f"{where}: ", failure, may_be_done=failure.request_started and request.method != "GET")
+            late = failure.request_started and failure.cause(TimeoutError) is not None
+            return answer._replace(timed_out=late and not is_short)
         return judge(status, headers, body)
 
 

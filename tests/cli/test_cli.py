@@ -247,6 +247,45 @@ def test_output_that_cannot_be_written_is_an_error(tmp_path) -> None:
     )
 
 
+ENDING = """
+import atexit, sys, threading
+from arcacct.cli.main import main
+
+class Taken:
+    def __del__(self):
+        print("taken apart", flush=True)
+
+kept = Taken()
+atexit.register(print, "at exit")
+threading.Thread(target=lambda: [threading.main_thread().join(), print("thread")]).start()
+sys.argv = ["arcacct", *sys.argv[1:]]
+main()
+"""
+
+
+@pytest.mark.parametrize(("line", "code"), [("hostname=ce", 0), ("[arex/jura/sgas:s]\ntargeturl=ftp://nowhere", 78)])
+def test_a_command_ends_when_its_work_and_output_are_done(tmp_path, line, code) -> None:
+    """Threads and exit functions have their time, and all is printed; nobody waits until the memory is empty."""
+    conf = tmp_path / "arc.conf"
+    conf.write_text(f"[arex]\ncontroldir={tmp_path}\n[common]\n{line}\n")
+    done = subprocess.run(
+        [sys.executable, "-c", ENDING, "--config", conf, "config", "check"], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == code, done.stderr
+    assert done.stdout.splitlines()[-2:] == ["thread", "at exit"]
+
+
+def test_output_that_is_lost_at_the_end_is_an_error() -> None:
+    """What is not printed at once fails at the latest when the program ends."""
+    program = "import sys, arcacct.cli.main as main; main._run = lambda _args: sys.stdout.write('x') * 0; main.main()"
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
+    with open("/dev/full", "wb") as full:
+        done = subprocess.run(
+            [sys.executable, "-c", program], stdout=full, stderr=subprocess.PIPE, env=environment, check=False
+        )
+    assert (done.returncode, done.stderr.count(b"No space left on device")) == (74, 1), done.stderr
+
+
 def test_an_endless_statement_is_refused(home) -> None:
     """SQL from standard input has a limit: `arcacct query - < /dev/zero` would fill the memory."""
     database = home / "accounting.db"

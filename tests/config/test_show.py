@@ -33,7 +33,7 @@ def test_each_value_stands_under_the_line_that_sets_it(tmp_path):
     text = show(conf_files.read(tmp_path, OURS), kinds()).replace(f"{tmp_path}/", "")
     assert "# arc.conf:2\nhostname = ce.example.org\n" in text
     assert "# arcacct.conf:2 [arcacct]\nsettle = 60\n" in text
-    assert "# default\nurbatchsize = 50\n" in text
+    assert "# default\nurbatchsize = 500\n" in text
     assert "# arcacct.conf:5\nvo_group = /a\n# arcacct.conf:6\nvo_group = /b\n" in text
 
 

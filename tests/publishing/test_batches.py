@@ -38,6 +38,7 @@ def version(one: AAR, of: RecordBatcher, **values: object) -> SentVersion:
 def test_line_ends_grow_on_the_wire(text: str, size: int) -> None:
     """Bytes, and one more for each line."""
     assert wire_size(text) == size == len(text.replace("\n", "\r\n").encode())
+    assert wire_size(text, crlf=False) == len(text.encode())
 
 
 @pytest.mark.parametrize(
@@ -69,12 +70,15 @@ def test_a_bare_job_used_nothing() -> None:
 
 
 @pytest.mark.parametrize("spare", [0, -1])
-def test_a_message_is_as_large_as_it_may_be(tmp_path: pathlib.Path, spare: int) -> None:
-    """To the byte, with what stands around the records; one that is full begins another."""
-    ctx, kept = this_run(tmp_path, SGAS), Kept()
-    family = ctx.plugin.records("ur")
+@pytest.mark.parametrize(("target", "crlf"), [(SGAS, False), (APEL.format(path="/tmp"), True)], ids=["sgas", "apel"])
+def test_a_message_is_as_large_as_it_may_be(tmp_path: pathlib.Path, spare: int, target: str, crlf: bool) -> None:
+    """To the byte, with what stands around the records; only what S/MIME signs has line ends of two bytes."""
+    ctx, kept = this_run(tmp_path, target), Kept()
+    family = ctx.plugin.records(ctx.plugin.message_format)
     jobs = [aar(f"job{number}") for number in range(6)]
-    size = wire_size(family.text(jobs[0], int(time.time())))
+    text = family.text(jobs[0], int(time.time()))
+    assert "\n" in text
+    size = wire_size(text, crlf=crlf)
     ctx.plugin.max_bytes = size * 3 + len(family.envelope.head) + len(family.envelope.tail) + spare
     batches = RecordBatcher(ctx, family, kept)
     for _ in range(2):

@@ -6,17 +6,19 @@ by itself, and the others go on.
 from __future__ import annotations
 
 import random
+import time
 from typing import Any
 
 import pytest
-from publishing_rig import BATCH, repair, some
-from publishing_site import DAY_S, JUNE, SUMMARIES, Job, Site
+from publishing_rig import BATCH, SLOW_S, repair, some
+from publishing_site import AUDITOR, CARS, DAY_S, JUNE, QUICK, SGAS, SUMMARIES, Job, Site, at_auditor, at_sgas, truth
 
 from arcacct.cli.targets import exit_code
 from arcacct.database.access import open_publishing
 from arcacct.errors import InputError, TargetBusy, TargetRefuses
 from arcacct.publishing import held
-from arcacct.publishing.delivery import WEEK_S
+from arcacct.publishing.delivery import MOST_UNHALVED, WEEK_S
+from arcacct.publishing.ledger import SMALLER_MESSAGES
 from arcacct.sandbox.sgas import PROCESSING_FAILED
 from arcacct.targets.directory.target import DirectorySender
 
@@ -89,6 +91,84 @@ def test_one_record_is_refused(rig, fault, count) -> None:
     con.close()
     assert rig.publish().error is None
     rig.assert_all_is_delivered()
+
+
+LATE = {
+    "sgas-504": (SGAS, "sgas", lambda box: box.faults.answer("sgas", 504, "<html>", after_work=True, times=None)),
+    "sgas-slow": (SGAS, "sgas", lambda box: box.faults.slow("sgas", SLOW_S, times=None)),
+    "auditor-slow": (AUDITOR, "auditor", lambda box: box.faults.slow("auditor", SLOW_S, times=None)),
+}
+"""Receivers that need more time than they have: their target, and how they come late."""
+
+
+def sizes(site: Site, condition: str) -> list[int]:
+    """How many records each message has."""
+    return [n for (n,) in site.ledger(f"SELECT RecordCount FROM Messages WHERE {condition} ORDER BY MessageID")]
+
+
+@only("kind", LATE)
+def test_a_message_that_is_not_answered_in_time_is_halved_for_the_next_run(tmp_path, empty_box, kind) -> None:
+    """Down to what receivers could always take; and the messages after it are as small, until it is forgotten."""
+    target, endpoint, come_late = LATE[kind]
+    site = Site(tmp_path, empty_box, target)
+    site.record(*some(MOST_UNHALVED * 2 + 2))
+    come_late(empty_box)
+    site.timeouts = QUICK._replace(read_s=0.1, backoff_s=())
+
+    for left in ([51, 51], [51, 25, 26], [25, 26, 25, 26], [25, 26, 25, 26]):
+        outcome = site.publish()
+        assert (type(outcome.error), outcome.summary.quarantined) == (TargetBusy, 0)
+        assert sizes(site, "State = 'sending'") == left
+
+    empty_box.faults.clear()
+    time.sleep(SLOW_S)
+    site.timeouts = QUICK
+    site.record(*some(60, first=200))
+    assert site.publish().error is None
+    assert sizes(site, "State = 'accepted'") == [25, 26, 25, 26, 25, 25, 10]
+    received = at_sgas(empty_box.sgas.records) if endpoint == "sgas" else at_auditor(empty_box.auditor.records)
+    assert received == truth([*some(102), *some(60, first=200)])
+    assert site.audit() == []
+
+
+@only(
+    ("target", "spoil"),
+    [
+        (SGAS, lambda faults: faults.answer("sgas", 503, times=None)),
+        (SGAS, lambda faults: faults.drop("sgas", after_work=True, times=None)),
+        (CARS, lambda faults: faults.answer("ams", 504, times=None)),
+    ],
+    ids=["overload", "lost", "apel"],
+)
+def test_a_message_is_whole_after_another_failure(tmp_path, empty_box, target, spoil) -> None:
+    """An overload, or a lost answer, says nothing about the size; and for AMS the number of records is no work."""
+    site = Site(tmp_path, empty_box, target)
+    site.record(*some(60))
+    spoil(empty_box.faults)
+    assert isinstance(site.publish().error, TargetBusy)
+    assert sizes(site, "State = 'sending'") == [60]
+    assert sizes(site, "State = 'split'") == []
+
+
+def test_a_message_that_was_not_answered_in_time_is_forgotten(tmp_path, empty_box) -> None:
+    """A receiver that was slow once is not spared for ever: after so many messages the size is the configured one."""
+    site = Site(tmp_path, empty_box, SGAS)
+    site.record(*some(52))
+    empty_box.faults.answer("sgas", 504, "<html>", times=None)
+    assert isinstance(site.publish().error, TargetBusy)
+    empty_box.faults.clear()
+    site.record(*some(40, first=100))
+    for round_, expected in enumerate(([26, 26, 26, 14], [40]), 1):
+        assert site.publish().error is None
+        assert sizes(site, "State = 'accepted'")[-len(expected) :] == expected
+        con = open_publishing(site.settings.places)
+        con.executemany(
+            "INSERT INTO Messages (Target, Kind, Origin, State, Created, RecordCount, ByteCount, Digest, Destination)"
+            " VALUES (?, 'ur', 'publish', 'accepted', 0, 1, 1, '', '')",
+            [(site.settings.targets[0].block,)] * SMALLER_MESSAGES,
+        )
+        con.close()
+        site.record(*some(40, first=100 + 100 * round_))
 
 
 @only(("rig", "fault"), [("sgas", "500-text"), ("jobs", "400")], indirect=["rig"])

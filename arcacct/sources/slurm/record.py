@@ -7,6 +7,7 @@ from bisect import bisect_left
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import tzinfo
+from functools import lru_cache
 from itertools import islice, pairwise
 from typing import Any, NamedTuple, TypeVar
 
@@ -311,6 +312,16 @@ T = TypeVar("T")
 # found. Other columns are ignored.
 
 
+_LONGEST_KNOWN = 100
+
+
+def _remembering(parse: Callable[[str], T]) -> Callable[[str], T]:
+    """Keep the values of short texts: steps repeat most of their job, and jobs those of other jobs."""
+    known = lru_cache(1024)(parse)
+    return lambda text: known(text) if len(text) <= _LONGEST_KNOWN else parse(text)
+
+
+@_remembering
 def _text(text: str) -> str | None:
     return clean(text) or None
 
@@ -324,7 +335,7 @@ def _said(parse: Callable[[str], T | None]) -> Callable[[str], T | None]:
             raise ValueError("no value")
         return value
 
-    return read
+    return _remembering(read)
 
 
 def _as_it_is(text: str | None) -> str:

@@ -243,8 +243,9 @@ class APELMessages(TargetPlugin):
 
     target: APELContent
     record_formats = JOB_KINDS
-    # Text that stays below 1,000,000 bytes of base64 once it is signed (CRLF line ends are counted by the batcher).
+    # Text that stays below 1,000,000 bytes of base64 once it is signed.
     max_bytes = 735_000
+    crlf = True
     duplicate_policy = DuplicatePolicy.REPLACES
     keys_may_collide = True
     groups_records = True

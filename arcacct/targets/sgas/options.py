@@ -67,7 +67,7 @@ KIND = TargetKind(
     (
         Spec("targeturl", "url", _insert_url, required=True, is_url=True, advice=_pathless),
         plain("localid_prefix", str),
-        *messages("50", "0"),
+        *messages("500", "0"),
         *SELECTION,
         choice("memory_type", "shared", "shared", "virtual"),
         choice("sgas_vo_style", "arc", "arc", "doc"),
