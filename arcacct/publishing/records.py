@@ -22,12 +22,10 @@ from arcacct.publishing.plugin import TargetPlugin
 from arcacct.publishing.selection import remembered_kinds
 from arcacct.publishing.sent import ZeroedKey, is_same
 from arcacct.records import reader, usage
-from arcacct.records.model import AAR, Row, column, record_of
+from arcacct.records.model import AAR
 from arcacct.records.pseudonyms import closed_months, pseudonymised
-from arcacct.records.reader import Logged, Page
+from arcacct.records.reader import Page
 from arcacct.wording import count_of
-
-_RECORD_ID, _JOB_ID, _VO, _END_TIME = map(column, ("record_id", "job_id", "vo", "end_time"))
 
 Versions = dict[str, list[SentVersion]]
 """The receiver's versions of each job."""
@@ -92,13 +90,13 @@ class RecordRouter(RecordBatcher):
             return True
         return not self.retract(aar.job_id, aar, known)
 
-    def add_new(self, records: Sequence[Logged]) -> None:
+    def add_new(self, records: Sequence[tuple[int, AAR]]) -> None:
         """Add new records, as `RecordBatcher.add_new`."""
         if self._is_one_family:
             super().add_new(records)
             return
-        for one in records:
-            self.add(one.aar, one.seq)
+        for seq, aar in records:
+            self.add(aar, seq)
 
     def zero_out_previous(self, doubt_seq: int, ended_from: int, ended_before: int = reader.LAST_SECOND) -> None:
         """
@@ -220,7 +218,7 @@ class RecordRouter(RecordBatcher):
         else:
             batcher.quarantine(aar, seq, reason)
 
-    def key_collisions(self, rows: Sequence[Row]) -> dict[str, str]:
+    def key_collisions(self, aars: Sequence[AAR]) -> dict[str, str]:
         """
         Return the new records that the receiver would take for another job, with that job's JobID.
 
@@ -231,17 +229,16 @@ class RecordRouter(RecordBatcher):
         if not ctx.plugin.keys_may_collide:
             return {}
         key = ctx.plugin.any_records().key
-        rows = [row for row in rows if wants(row[_VO])]
-        ends = Counter([row[_END_TIME] for row in rows])
-        own_ids = {row[_RECORD_ID] for row in rows}
+        aars = [aar for aar in aars if wants(aar.vo)]
+        ends = Counter([aar.end_time for aar in aars])
+        own_ids = {aar.record_id for aar in aars}
         seconds = reader.seconds_of_others(ctx.accounting, ends, own_ids)
         others = reader.ended_at(ctx.accounting, seconds, besides=own_ids) if seconds else []
         ends.update(end_time for *_name, end_time in others)
         same: dict[str, list[AAR]] = {}
         # A key contains the end time: only jobs that end in the same second need their keys made.
-        for row in rows if max(ends.values(), default=0) > 1 else ():
-            if ends[row[_END_TIME]] > 1:
-                aar = record_of(row, None)
+        for aar in aars if max(ends.values(), default=0) > 1 else ():
+            if ends[aar.end_time] > 1:
                 same.setdefault(key(aar), []).append(aar)
         rivals: dict[str, list[str]] = {one: [] for one in same}
         for _record_id, job_id, local_job_id, end_time in others:
@@ -349,23 +346,23 @@ def _add_places(ctx: RunContext, router: RecordRouter, places: Iterable[int], en
 
 def _add_page(ctx: RunContext, router: RecordRouter, page: Page) -> None:
     # Records with pseudonyms stay at the receiver as they were sent: the pseudonyms are no correction.
-    closed = pseudonymised(ctx.accounting, [row[_RECORD_ID] for _seq, row, _digest in page.records])
+    closed = pseudonymised(ctx.accounting, [aar.record_id for _seq, aar in page.records])
     if closed:
-        page = page._replace(records=[one for one in page.records if one.row[_RECORD_ID] not in closed])
-    job_ids = [*(row[_JOB_ID] for _seq, row, _digest in page.records), *(job_id for _seq, job_id in page.others)]
+        page = page._replace(records=[one for one in page.records if one[1].record_id not in closed])
+    job_ids = [*(aar.job_id for _seq, aar in page.records), *(job_id for _seq, job_id in page.others)]
     known = _versions(ctx, job_ids)
     aside = held.states(ctx.publishing, ctx.block, job_ids)
-    twins = router.key_collisions([row for _seq, row, _digest in page.records if not known.get(row[_JOB_ID])])
+    twins = router.key_collisions([aar for _seq, aar in page.records if not known.get(aar.job_id)])
     odd, wants = known.keys() | aside.keys() | twins.keys(), ctx.plugin.target.wants
     settled: list[str] = []
     # Consecutive records that the receiver does not have take the fast path.
-    for is_new, records in groupby(page.records, lambda one: one[1][_JOB_ID] not in odd and wants(one[1][_VO])):
+    for is_new, records in groupby(page.records, lambda one: one[1].job_id not in odd and wants(one[1].vo)):
         if is_new:
             router.add_new([*records])
             continue
         settled += [
             aar.job_id
-            for seq, aar in ((one.seq, one.aar) for one in records)
+            for seq, aar in records
             if aside.get(aar.job_id) != "dropped"
             and _add(ctx, router, seq, aar, known.get(aar.job_id, []), twins.get(aar.job_id))
         ]

@@ -15,7 +15,6 @@ from arcacct.publishing.ledger import SentVersion
 from arcacct.publishing.safeguard import Amount, CountingKey
 from arcacct.publishing.sent import digest
 from arcacct.records.model import AAR
-from arcacct.records.reader import Logged
 from arcacct.records.states import FAILED
 
 SETS = 20
@@ -201,8 +200,8 @@ def test_new_records_go_together_as_they_go_one_by_one(
 ) -> None:
     """Odd ones among them, in any order, and those of a month that is published under another site's name."""
     where = {CountingKey("another", "ce.example.org", 2026, 6): Amount(3, 180)}
-    records = [Logged(number, aar(f"job{number}", **ODD[number * 7 // 3 % 11 % len(ODD)])) for number in range(1, 200)]
-    records += [Logged(number, aar(f"job{number}", end_time=MAY + 40 * 86_400)) for number in range(200, 230)]
+    records = [(number, aar(f"job{number}", **ODD[number * 7 // 3 % 11 % len(ODD)])) for number in range(1, 200)]
+    records += [(number, aar(f"job{number}", end_time=MAY + 40 * 86_400)) for number in range(200, 230)]
     found = []
     for together in (True, False):
         ctx, kept = this_run(tmp_path / str(together), target.format(path=tmp_path)), Kept()
@@ -213,8 +212,8 @@ def test_new_records_go_together_as_they_go_one_by_one(
             batches.add_new(records[:90])
             batches.add_new(records[90:])
         else:
-            for one in records:
-                batches.add(one.aar, one.seq)
+            for seq, record in records:
+                batches.add(record, seq)
         batches.flush()
         ctx.guard.hold_blocked_months()
         # Answers are collected now and then, in which case the next message is sent.
