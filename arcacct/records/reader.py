@@ -57,14 +57,14 @@ _RECORD = f"""
     SubmitTime, EndTime, AAR.NodeCount, AAR.CPUCount, UsedMemory, UsedVirtMem, AAR.UsedWalltime, AAR.UsedCPUUserTime,
     AAR.UsedCPUKernelTime, UsedScratch, StageInVolume, StageOutVolume,
     (SELECT json_group_array(AttrKey || ' ' || CAST(AttrValue AS TEXT)) FROM AuthTokenAttributes
-      WHERE RecordID = AAR.RecordID AND +AttrKey IN {FQAN_KEYS}),
+      WHERE RecordID = AAR.RecordID AND AttrKey IN {FQAN_KEYS}),
     (SELECT json_group_object(InfoKey, CAST(InfoValue AS TEXT)) FROM JobExtraInfo
       WHERE RecordID = AAR.RecordID AND InfoValue <> ''),
     (SELECT json_group_array(CAST(RTEName AS TEXT)) FROM RunTimeEnvironments WHERE RecordID = AAR.RecordID),
     (SELECT json_group_array(json_array(CAST(DataTransfers.URL AS TEXT), {_MOVED})) FROM DataTransfers
       WHERE RecordID = AAR.RecordID),
     (SELECT json_group_object(EventKey, ifnull(CAST(strftime('%s', EventTime) AS INTEGER), 0)) FROM JobEvents
-      WHERE RecordID = AAR.RecordID AND +EventKey IN {PUBLISHED_EVENTS}),
+      WHERE RecordID = AAR.RecordID AND EventKey IN {PUBLISHED_EVENTS}),
     AuthGroups.Names,
     (SELECT json_group_array(Field) FROM FieldSources WHERE RecordID = AAR.RecordID AND Source = '{UNKNOWN}'),
     CASE WHEN Hold.RecordID IS NOT NULL

@@ -245,6 +245,17 @@ def test_the_times_of_the_last_run_count(con: sqlite3.Connection) -> None:
     assert (aar.lrms_submit_time, aar.lrms_start_time, aar.lrms_end_time) == (None, 1_780_000_100, 0)
 
 
+def test_the_main_attribute_is_the_first(con: sqlite3.Connection) -> None:
+    """Wherever its row is; an attribute without a value is none, and claims are no attributes."""
+    write(con, stored_jobs.job(1)._replace(auth_tokens=()))
+    rows = [("vomsfqan", "/b"), ("tokenclaim.sub", "x"), ("vomsfqan", None), ("mainfqan", "/a%25"), ("vomsfqan", "/b")]
+    con.executemany("INSERT INTO AuthTokenAttributes VALUES (1, ?, ?)", rows)
+
+    (aar,) = read(con)
+
+    assert aar.fqans == ("/a%", "/b", "/b")
+
+
 def test_a_job_whose_names_are_gone_is_read_without_them(con: sqlite3.Connection) -> None:
     """Who deletes an endpoint or a user does not hide jobs."""
     write(con, stored_jobs.job(1))
