@@ -27,7 +27,7 @@ FOLDER = "/arcacct/"
 EVENT = {
     "arex/control_files", "arex/job_facts", "arex/own_database", "arex/reconcile", "arex/spool", "arex/spool_replay",
     "arex/sweep", "arex/sweep_context", "config/paths", "database/access", "database/checkpoint", "database/connection",
-    "database/location", "files/safe_open", "records/packing", "records/recorder", "records/states",
+    "database/location", "files/safe_open", "records/recorder", "records/states",
 }  # fmt: skip
 """What an event of the launcher passes: another module is a decision."""
 
@@ -96,7 +96,7 @@ def test_a_command_loads_few_modules(command: str) -> None:
 RECORD = {
     "config/options", "http_client", "publishing/batches", "publishing/delivery", "publishing/ledger",
     "publishing/ledger_rows", "publishing/records", "publishing/safeguard", "publishing/sent", "records/model",
-    "records/packing", "records/reader", "targets/common", "targets/parts", "targets/sgas/acceptance",
+    "records/reader", "targets/common", "targets/parts", "targets/sgas/acceptance",
     "targets/sgas/target", "targets/sgas/usage_record",
 }  # fmt: skip
 """What a record to SGAS passes: another module is a decision, and twenty are the most."""
@@ -121,7 +121,7 @@ def test_a_record_passes_few_modules(tmp_path: pathlib.Path, box: Sandbox) -> No
 
     passed = {name for name, count in many.items() if count > few[name]}
     assert passed <= RECORD, sorted(passed - RECORD)
-    assert {"records/packing", "publishing/ledger_rows", "targets/sgas/usage_record"} <= passed
+    assert {"records/reader", "publishing/ledger_rows", "targets/sgas/usage_record"} <= passed
 
 
 def calls(site: Site) -> Counter[str]:

@@ -81,8 +81,6 @@ def sweep(
         with access.translating(here.database):
             usage.update_monthly(con, here)
             usage.update_breakdown(con, here)
-            # Publishers delete them too, up to the place that all targets passed. Without publishers packs would stay.
-            usage.delete_delivered(con, here, 0)
     return SweepReport(drained, jobs, looked_at, dict(run.found), tuple(map(printable, run.complaints)))
 
 

@@ -368,6 +368,19 @@ def note(con: Connection, name: str, value: object) -> None:
     con.execute("INSERT OR REPLACE INTO DBConfig VALUES (?, ?)", (name, str(value)))
 
 
+def delivered(con: Connection) -> int:
+    """Return the position in FinishedLog up to which every target has handled records; 0: none."""
+    return int(noted(con, _DELIVERED) or 0)
+
+
+def note_delivered(con: Connection, seq: int) -> None:
+    """Note that every target has handled records up to this position, inside the caller's transaction."""
+    note(con, _DELIVERED, seq)
+
+
+_DELIVERED = "ARCACCT_DELIVERED"
+
+
 def created(con: Connection) -> int:
     """When the accounting database was made, UTC seconds; 0 for one that does not know."""
     return int(noted(con, _CREATED) or 0)

@@ -31,6 +31,7 @@ from arcacct.database.schema import (
     inherit_from,
     new_incarnation,
     note,
+    note_delivered,
     noted,
     open_to_group,
     sync,
@@ -272,8 +273,8 @@ def _prepared(here: Places, source: str, kind: DatabaseKind) -> Iterator[tuple[s
                 if not known and (before := location.read(here)) is not None:
                     known = frozenset((before.incarnation,))
                 new_incarnation(con, sorted(known))
-                # They are read as they are, and the file came from somewhere; without them the tables are read.
-                con.execute("DELETE FROM PackedJobs")
+                # Targets may have had all of it.
+                note_delivered(con, incarnation.highest_seq(con))
             else:
                 # What was sent since the backup is not in it: the next run must know, whatever else is restored.
                 note(con, incarnation.RESTORED, 1)

@@ -17,9 +17,9 @@ from arcacct.database.connection import Connection
 from arcacct.database.incarnation import highest_seq
 from arcacct.export.dataset import Partition, columns
 from arcacct.records import slurm_formats
-from arcacct.records.packing import TRANSFER_KINDS
 from arcacct.records.pseudonyms import Names, fqan_without_names, is_kept_attribute
 from arcacct.records.reader import LAST_SECOND, decoded, one_state, plain_text, unescaped
+from arcacct.records.states import TRANSFER_KINDS
 from arcacct.secrecy import without_credentials
 from arcacct.sources.gridengine.record import GPU_FIELDS, RUNS_WITH_GPUS, gpu_count
 

@@ -6,7 +6,6 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
-from operator import itemgetter
 from typing import Any
 
 from arcacct.database.connection import Connection
@@ -19,7 +18,7 @@ from arcacct.publishing.ledger_rows import DAY_S, month_of
 from arcacct.publishing.plugin import RecordFormat, RenderedRecord, TargetPlugin
 from arcacct.publishing.sent import digest, is_same
 from arcacct.records import reader
-from arcacct.records.model import AAR, Row, column
+from arcacct.records.model import AAR
 from arcacct.records.pseudonyms import PSEUDONYM
 from arcacct.records.states import FAILED
 
@@ -37,7 +36,6 @@ _SET_HELD = 1000
 """This many messages and held records are written to the ledger in one transaction."""
 _ANSWERS_EVERY = 16
 """After this many records, the answers that have arrived are noted."""
-_NOTED = itemgetter(*map(column, ("record_id", "job_id", "end_time", "status", "wall_s")))
 _noted: Callable[[Any], SentRecord] = partial(tuple.__new__, SentRecord)
 _part: Callable[[Any], MessagePart] = partial(tuple.__new__, MessagePart)
 """Create these tuples from all their values, in order: a third of the usual cost. Each job needs one of each."""
@@ -129,23 +127,19 @@ class RecordBatcher:
 
     def add_new(self, records: Sequence[tuple[int, AAR]]) -> None:
         """
-        Add records of jobs that the receiver does not have, with their places in the log, as `add` does for each.
+        Add records, each after its Seq, of jobs that the receiver does not have. The result is that of `add` for each.
 
         This is the fast path for most records: it creates only the objects that the ledger stores.
         """
         unsettled_from, rendered, collect = self._now - self._settle_s, self._rendered, self._collect
         for number, (seq, aar) in enumerate(records):
-            made = rendered(aar)
-            if made is None:
+            made, end_time = rendered(aar), aar.end_time
+            if made is None or (aar.status == FAILED and end_time > unsettled_from) or self._is_elsewhere(end_time):
                 self.add(aar, seq)
                 continue
             key, text, group, names = made
-            record_id, job_id, end_time, status, wall_s = _NOTED(aar)
-            if (status == FAILED and end_time > unsettled_from) or self._is_elsewhere(end_time):
-                self.add(aar, seq)
-                continue
-            of_job = job_id, record_id, seq, end_time, digest(aar), key
-            collect(text, group, _noted((*of_job, None, names, wall_s, None, 0, None)))
+            of_job = aar.job_id, aar.record_id, seq, end_time, digest(aar), key
+            collect(text, group, _noted((*of_job, None, names, aar.wall_s, None, 0, None)))
             self.passed(seq)
             if self._count >= self._most:
                 self._end_batch()
@@ -160,10 +154,10 @@ class RecordBatcher:
             self._elsewhere[end_time // DAY_S] = found
         return found
 
-    def _rendered(self, row: Row) -> RenderedRecord | None:
+    def _rendered(self, aar: AAR) -> RenderedRecord | None:
         """Return a record that can be sent unchanged; ``None`` if the rules must decide."""
         try:
-            return self._family.rendered(row, self._now)
+            return self._family.rendered(aar, self._now)
         except UNFORESEEN:
             return None
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from arcacct.publishing.safeguard import CountingKey
     from arcacct.publishing.transport import ConnectivityCheck, TimeoutPolicy, Transport
     from arcacct.records.batch_jobs import BareIDs
-    from arcacct.records.model import AAR, Row, UsageCell
+    from arcacct.records.model import AAR, UsageCell
 
 
 # The meaning of a receiver's answers.
@@ -282,7 +282,7 @@ class RecordFormat(ABC):
     def text(self, aar: AAR, now: int) -> str:
         """Return the text of an accepted record; ``now``: its time of creation, UTC seconds."""
 
-    def rendered(self, row: Row, now: int) -> RenderedRecord | None:  # noqa: ARG002  a format without a short way
+    def rendered(self, aar: AAR, now: int) -> RenderedRecord | None:  # noqa: ARG002  a format without a short way
         """
         Return `text`, `key`, `authorisation_group` and `names` at once, for a record that needs no repair.
 

@@ -412,7 +412,7 @@ def add_logged(
     there = reader.by_job_id(ctx.accounting, deleted)
     _release(ctx, route(ctx, router, [(0, job_id, None) for job_id in deleted if job_id not in there]))
     for page in _pages(ctx, position, horizon, waiting, reached):
-        jobs: list[tuple[int, str, AAR | None]] = [(one.seq, one.aar.job_id, one.aar) for one in page.records]
+        jobs: list[tuple[int, str, AAR | None]] = [(seq, aar.job_id, aar) for seq, aar in page.records]
         # Release a held record that is again the version that the receiver has.
         _release(ctx, route(ctx, router, [*jobs, *((seq, job_id, None) for seq, job_id in page.others)]))
         router.passed(page.last_seq)

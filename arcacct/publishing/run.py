@@ -393,7 +393,11 @@ def _each(
                 locks.pop_all()
                 run_all(settings, lanes, options, lambda run: work(run, horizon))
                 ledger.forget_bytes(both.publishing, int(time.time()) + 1 - settings.keep_messages_days * DAY_S)
-                usage.delete_delivered(both.accounting, here, _passed_by_all(settings, both))
+                passed = _passed_by_all(settings, both)
+                # A new target has passed nothing, but the others have what they were sent.
+                if passed > schema.delivered(both.accounting):
+                    with access.writing(both.accounting, here):
+                        schema.note_delivered(both.accounting, passed)
     outcomes += [outcome for lane in lanes for outcome in lane.outcomes]
     names = [plugin.target.name for plugin in plugins]
     return sorted(outcomes, key=lambda outcome: names.index(outcome.target))

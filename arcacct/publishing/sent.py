@@ -8,6 +8,7 @@ from __future__ import annotations
 import marshal
 import zlib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from hashlib import sha256
 from itertools import accumulate
 from operator import attrgetter, itemgetter
 from typing import Any, NamedTuple
@@ -24,9 +25,7 @@ from arcacct.publishing.ledger import (
     records_of,
     stored,
 )
-from arcacct.records import packing
-from arcacct.records.model import AAR, Row, StoredAAR, record_of
-from arcacct.records.reader import PACKED_FIELDS
+from arcacct.records.model import AAR
 from arcacct.records.states import SQL_BY_ITSELF
 
 # The digest distinguishes versions of a record, even if a later program stores more values of each record.
@@ -60,9 +59,8 @@ def _reader(names: tuple[str, ...]) -> Callable[[AAR], tuple[Any, ...]]:
 
 
 _VALUES = values_of(DIGESTS)
-_OF_PACKS = {number for number, names in DIGESTS.items() if names == PACKED_FIELDS}
-"""The versions whose bytes are those of a pack."""
 _NEWEST = max(DIGESTS)
+_DIGEST_BYTES = 16
 
 
 def digest(aar: AAR, version: int | None = None) -> bytes:
@@ -72,24 +70,14 @@ def digest(aar: AAR, version: int | None = None) -> bytes:
     From version 2 on, one byte with the version of the digest comes first. Without ``version`` the newest is used.
     """
     number = _NEWEST if version is None else version
-    keeper = aar if number in _OF_PACKS and isinstance(aar, StoredAAR) else None
-    found = None if keeper is None else keeper.digest
-    if found is None:
-        read, transfers = _VALUES[number]
-        values = read(aar)
-        plain: tuple[Any, ...] = (*values[:transfers], tuple(map(tuple, values[transfers])), *values[transfers + 1 :])
-        # Format 2 of marshal has no references and no interned texts, so equal values always give equal bytes.
-        found = packing.digest(marshal.dumps(plain, 2))
-        if keeper is not None:
-            keeper.digest = found
+    read, transfers = _VALUES[number]
+    values = read(aar)
+    if moved := values[transfers]:
+        # marshal takes plain tuples only.
+        values = (*values[:transfers], tuple(map(tuple, moved)), *values[transfers + 1 :])
+    # Format 2 of marshal has no references and no interned texts, so equal values always give equal bytes.
+    found = sha256(marshal.dumps(values, 2)).digest()[:_DIGEST_BYTES]
     return found if number == 1 else bytes((number,)) + found
-
-
-def row_digest(row: Row, packed: bytes | None) -> bytes:
-    """Return the `digest` of a row. ``packed``: the digest of its pack, if it was read from one."""
-    if packed is not None and _NEWEST in _OF_PACKS:
-        return packed if _NEWEST == 1 else bytes((_NEWEST,)) + packed
-    return digest(record_of(row, packed))
 
 
 def digests_of(aar: AAR) -> tuple[bytes, ...]:
@@ -99,7 +87,7 @@ def digests_of(aar: AAR) -> tuple[bytes, ...]:
 
 def is_same(aar: AAR, stored: bytes) -> bool:
     """Whether a digest of the ledger is of this version of a record. It is compared in its own digest version."""
-    number = 1 if len(stored) == packing.DIGEST_BYTES else stored[0] if stored else 0
+    number = 1 if len(stored) == _DIGEST_BYTES else stored[0] if stored else 0
     return number in DIGESTS and digest(aar, number) == stored
 
 

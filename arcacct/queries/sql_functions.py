@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from pluggy import HookimplMarker
 
 from arcacct.records.model import FQAN, parsed_fqan
-from arcacct.records.packing import unescaped
+from arcacct.records.reader import unescaped
 
 if TYPE_CHECKING:
     from arcacct.database.connection import Connection

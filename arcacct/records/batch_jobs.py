@@ -12,7 +12,7 @@ from arcacct.database.connection import Connection
 from arcacct.records.batch_systems import BATCH_SYSTEMS
 from arcacct.records.enrichment import AREX, CONFIGURED, DEFAULT
 from arcacct.records.model import Job
-from arcacct.records.packing import unescaped
+from arcacct.records.reader import unescaped
 from arcacct.records.states import SQL_IN_PROGRESS
 
 # The common parts of the sources of batch systems: a job's owner, its ID, and A-REX's record of the same job.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 # The values that every format is made from: the A-REX Accounting Record and the monthly usage cell.
 #
@@ -104,43 +104,6 @@ class AAR(NamedTuple):
     def has_cpu(self) -> bool:
         """Whether the CPU time was measured."""
         return "cpu_user_s" not in self.unknown
-
-
-class StoredAAR(AAR):
-    """An AAR from the database, with the digest that identifies its version, if known."""
-
-    digest: bytes | None = None
-    """``None`` also for a copy from `_replace`, which differs from the stored record."""
-
-
-class PackedAAR(StoredAAR):
-    """An AAR that was read from its pack; the digest is that of the pack."""
-
-
-Row = tuple[Any, ...]
-"""
-The values of an `AAR` in its order: an AAR itself, or a plain tuple, in which the transfers are plain tuples, too.
-
-Publishing reads most jobs as plain tuples and makes texts of them: an AAR for each would cost more than reading it.
-`column` gives the index of a value in both.
-"""
-column = AAR._fields.index
-"""Returns the index of a field in a `Row`, by its name."""
-
-
-def record_of(row: Row, digest: bytes | None) -> AAR:
-    """Return a row as an AAR; ``digest``: that of its pack, if it was read from one."""
-    if isinstance(row, AAR):
-        return row
-    values: list[Any] = [*row]
-    values[_TRANSFERS] = tuple([Transfer._make(one) for one in row[_TRANSFERS]])
-    # Not by _make(): a field that no pack has gets its default.
-    aar = PackedAAR(*values)
-    aar.digest = digest
-    return aar
-
-
-_TRANSFERS = column("transfers")
 
 
 class UsageCell(NamedTuple):
@@ -381,21 +344,17 @@ def has_value(text: str | None) -> bool:
     return text is not None and text.strip().lower() not in _NO_VALUE
 
 
-def start_time(row: Row, source: str) -> int:
+def start_time(aar: AAR, source: str) -> int:
     """
     Return the start of a job in UTC seconds: its submission, or with ``source`` ``lrms`` its start in the batch system.
 
     Workers write LRMS times in local time with a false Z, so an unknown start, or one that is not between submission
     and end, is not used.
     """
-    submitted: int = row[_SUBMIT_TIME]
-    lrms: int | None = row[_LRMS_START_TIME]
-    if source == "lrms" and lrms is not None and submitted <= lrms <= row[_END_TIME]:
-        return lrms
-    return submitted
-
-
-_SUBMIT_TIME, _LRMS_START_TIME, _END_TIME = map(column, ("submit_time", "lrms_start_time", "end_time"))
+    started = aar.lrms_start_time
+    if source == "lrms" and started is not None and aar.submit_time <= started <= aar.end_time:
+        return started
+    return aar.submit_time
 
 
 def vo_name(vo: str | None, main_fqan: str | None, auth_groups: tuple[str, ...], vomsless: VOs) -> str | None:

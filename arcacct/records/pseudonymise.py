@@ -238,7 +238,6 @@ def _forget_records(con: Connection, names: Names, records: Sequence[tuple[int, 
     con.execute(f"DELETE FROM FinishedLog WHERE RecordID IN ({ids})")
     for record_id, user in records:
         _forget_one(con, names, record_id, user)
-    con.execute(f"DELETE FROM PackedJobs WHERE RecordID IN ({ids})")
     con.execute(f"INSERT OR IGNORE INTO PseudonymisedRecords SELECT RecordID FROM AAR WHERE RecordID IN ({ids})")
     # The triggers have logged these changes, but they must not reach a receiver.
     con.execute(f"DELETE FROM FinishedLog WHERE RecordID IN ({ids})")

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import calendar
 import time
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Container, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 from arcacct.database.connection import Connection
-from arcacct.records import holds, packing
+from arcacct.records import holds
 from arcacct.records.states import (
     ABORTED,
     AWAITED,
@@ -134,6 +136,14 @@ def event_time(seconds: int) -> str:
     return f"{_DATES[day]} {second // 3600:02}:{second // 60 % 60:02}:{second % 60:02}"
 
 
+def event_seconds(when: str) -> int:
+    """Return JobEvents.EventTime as UTC seconds. Raises TypeError and ValueError for other forms than A-REX's."""
+    seconds = calendar.timegm(datetime.fromisoformat(when).timetuple())
+    if event_time(seconds) != when:
+        raise ValueError(when)
+    return seconds
+
+
 def record(con: Connection, facts: StateChange, *, present: bool = False, settled: bool = False) -> str:
     """
     Record one state change inside the caller's transaction; returns its kind (`NEW_JOB`, ...).
@@ -153,13 +163,13 @@ def record(con: Connection, facts: StateChange, *, present: bool = False, settle
         return NEW_JOB
     usage, latest = _of_this_run(known, facts, present=present)
     before, submitted = con.total_changes, known.owner[5]
-    tokens = _correct_owner(con, known, facts, latest=latest) if facts.known else []
+    _correct_owner(con, known, facts, latest=latest)
     before_events = con.total_changes
-    times = _add_events(con, known, facts)
+    _add_events(con, known, facts)
     events = con.total_changes - before_events
     # A job may be resumed before its earlier end is recorded: that end is valid until there is a later one.
     if usage is not None and (latest or usage.end_time > known.end_time):
-        _finish(con, known, facts, usage, (tokens, times))
+        _finish(con, known, facts, usage)
     elif latest:
         _go_on(con, known, facts)
     elif known.end_time and known.owner[5] != submitted:
@@ -291,27 +301,21 @@ def _insert(con: Connection, jobs: list[tuple[StateChange, bool]]) -> None:
     children: dict[str, list[tuple[object, ...]]] = {table: [] for table in CHILDREN}
     records: list[tuple[object, ...]] = []
     files: list[tuple[object, ...]] = []
-    packs: list[tuple[int, bytes]] = []
     # IDs of endpoint, queue, user, VO and status.
     names: dict[tuple[str, ...], tuple[int, ...]] = {}
     for record_id, (facts, settled) in enumerate(jobs, last_record_id(con) + 1):
-        tokens, events, final = _auth_tokens(facts), _events(facts), _final_children(facts)
-        children["AuthTokenAttributes"] += [(record_id, *row) for row in tokens]
-        children["JobEvents"] += [(record_id, *event) for event in events]
-        for table, rows in final:
+        children["AuthTokenAttributes"] += [(record_id, *row) for row in _auth_tokens(facts)]
+        children["JobEvents"] += [(record_id, *event) for event in _events(facts)]
+        for table, rows in _final_children(facts):
             children[table] += [(record_id, *row) for row in rows]
         status = facts.usage.status if facts.usage is not None else IN_PROGRESS
         key = (facts.endpoint_type, facts.endpoint_url, facts.queue, facts.user_dn, facts.vo, status)
         if key not in names:
             names[key] = (*dimension_ids(con, tuple(map(escaped, key[:5]))), name_id(con, "Status", status))
         used = _used(facts)
-        is_held = facts.usage is not None and _hold(con, record_id, facts, facts.submit_time, used)
+        if facts.usage is not None:
+            _hold(con, record_id, facts, facts.submit_time, used)
         records.append((record_id, escaped(facts.job_id), facts.submit_time, *names[key], *used))
-        if final and not is_held:
-            owner = (*map(escaped, key[:5]), facts.submit_time)
-            pack = _packed(facts.job_id, owner, status, used, tokens, events, dict(final))
-            if pack is not None:
-                packs.append((record_id, pack))
         files.append((record_id, *_identity(facts, settled=settled)))
         _insert_beside(con, record_id, facts)
     for table, rows in children.items():
@@ -319,8 +323,6 @@ def _insert(con: Connection, jobs: list[tuple[StateChange, bool]]) -> None:
             con.executemany(_insert_child(table), rows)
     con.executemany(_INSERT_RECORD, records)
     con.executemany(_REMEMBER, files)
-    if packs:
-        packing.keep(con, packs)
 
 
 def _insert_beside(con: Connection, record_id: int, facts: StateChange) -> None:
@@ -333,28 +335,6 @@ def _insert_beside(con: Connection, record_id: int, facts: StateChange) -> None:
         con.executemany(_SET_UNKNOWN, [(record_id, field) for field in facts.usage.unknown])
 
 
-def _packed(
-    job_id: str,
-    owner: tuple[Any, ...],
-    status: str,
-    used: tuple[Any, ...],
-    tokens: Iterable[Any],
-    events: Iterable[Any],
-    children: dict[str, list[tuple[Any, ...]]],
-) -> bytes | None:
-    """Return the pack of an ended job from its current rows; ``used``: the values of `USAGE_COLUMNS`."""
-    local_job_id, exit_code, *rest = used
-    return packing.packed(
-        (escaped(job_id), local_job_id, *owner[:5], status),
-        (exit_code, owner[5], *rest),
-        [*tokens],
-        children["RunTimeEnvironments"],
-        children["DataTransfers"],
-        children["JobExtraInfo"],
-        events,
-    )
-
-
 def last_record_id(con: Connection) -> int:
     """Return the highest RecordID that was ever used: those of deleted records are not used again."""
     row = con.execute(
@@ -364,16 +344,16 @@ def last_record_id(con: Connection) -> int:
     return int(row[0])
 
 
-def _correct_owner(
-    con: Connection, known: RecordedJob, facts: StateChange, *, latest: bool
-) -> list[tuple[object, ...]]:
+def _correct_owner(con: Connection, known: RecordedJob, facts: StateChange, *, latest: bool) -> None:
     """
     Update the job's owner from .local. An empty or partial value never replaces a known one.
 
     The job's latest .local may also replace known values, if it is whole. The same event, read again, does not change a
     job that has ended. VO, attributes and claims belong to the user: if the user differs, those of the kept user stay.
-    Updates ``known.owner``; returns the rows of AuthTokenAttributes.
+    Updates ``known.owner``.
     """
+    if not facts.known:
+        return
     better = latest and facts.is_whole and (not known.has_ended() or 0 < known.event_ns < facts.event_ns)
     # A current rule of the site does not apply to a job that ended before.
     vo = facts.vo if facts.has_voms or better or not known.has_ended() else ""
@@ -401,11 +381,10 @@ def _correct_owner(
     else:
         is_new = not _is_part(tokens, have) and (better or _is_part(have, tokens))
     if is_new:
-        have = set_children(con, known.record_id, "AuthTokenAttributes", tokens)
+        set_children(con, known.record_id, "AuthTokenAttributes", tokens)
     auth_groups = _auth_groups(facts)
     if better and auth_groups != (known.auth_groups or ""):
         con.execute(_SET_AUTH_GROUPS if auth_groups else _NO_AUTH_GROUPS, (known.record_id, auth_groups))
-    return have
 
 
 def _auth_groups(facts: StateChange) -> str:
@@ -469,15 +448,13 @@ def _events(facts: StateChange) -> dict[tuple[str, str], None]:
     return dict.fromkeys([(key, event_time(seconds)) for key, seconds in events + facts.events])
 
 
-def _add_events(con: Connection, known: RecordedJob, facts: StateChange) -> list[tuple[str, str]]:
-    """Insert the new events of a job; returns all its events, in order."""
+def _add_events(con: Connection, known: RecordedJob, facts: StateChange) -> None:
+    """Insert the new events of a job."""
     wanted = _events(facts)
-    query = "SELECT EventKey, EventTime FROM JobEvents WHERE RecordID = ? ORDER BY rowid"
-    have: list[tuple[str, str]] = con.execute(query, (known.record_id,)).fetchall()
-    for event in have:
+    query = "SELECT EventKey, EventTime FROM JobEvents WHERE RecordID = ?"
+    for event in con.execute(query, (known.record_id,)):
         wanted.pop(event, None)
     con.executemany(_insert_child("JobEvents"), [(known.record_id, *event) for event in wanted])
-    return [*have, *wanted]
 
 
 def _final_children(facts: StateChange) -> tuple[tuple[str, list[tuple[object, ...]]], ...]:
@@ -536,14 +513,8 @@ def _hold(
     return bool(found)
 
 
-def _finish(
-    con: Connection,
-    known: RecordedJob,
-    facts: StateChange,
-    usage: Usage,
-    told: tuple[list[tuple[object, ...]], list[tuple[str, str]]],
-) -> None:
-    """Record the end of a job; `told`: its current rows in AuthTokenAttributes and JobEvents."""
+def _finish(con: Connection, known: RecordedJob, facts: StateChange, usage: Usage) -> None:
+    """Record the end of a job."""
     children = dict(_final_children(facts))
     local_job_id, *used = _used(facts)
     unknown = usage.unknown
@@ -560,18 +531,13 @@ def _finish(
         con.execute("DELETE FROM FieldSources WHERE RecordID = ?", (known.record_id,))
     con.executemany(_SET_UNKNOWN, [(known.record_id, field) for field in unknown])
     for table, rows in children.items():
-        children[table] = set_children(con, known.record_id, table, rows)
+        set_children(con, known.record_id, table, rows)
     values = (name_id(con, "Status", usage.status), local_job_id, *used)
     # Before the status, so that a job that ends is logged once, and as held.
     is_held = _hold(con, known.record_id, facts, known.owner[5], values[1:], note=not known.end_time)
-    ended = con.execute(_UPDATE_USAGE, (*values, known.record_id, *values)).rowcount > 0
+    con.execute(_UPDATE_USAGE, (*values, known.record_id, *values))
     if known.has_hold or (is_held and known.end_time):
         holds.judge(con, [known.record_id])
-    if ended and not known.end_time and not is_held:
-        # An end that replaces another may have more rows than this function knows: the tables are read for it later.
-        pack = _packed(facts.job_id, known.owner, usage.status, values[1:], *told, children)
-        if pack is not None:
-            packing.keep(con, [(known.record_id, pack)])
     if known.has_notes:
         # The notes of an earlier end do not apply to this one.
         fields = con.execute("SELECT Field FROM TruncationNotes WHERE RecordID = ?", (known.record_id,)).fetchall()
@@ -625,32 +591,26 @@ def _go_on(con: Connection, known: RecordedJob, facts: StateChange) -> None:
         _add_notes(con, known.record_id, facts)
 
 
-def set_children(
-    con: Connection, record_id: int, table: str, rows: list[tuple[object, ...]]
-) -> list[tuple[object, ...]]:
+def set_children(con: Connection, record_id: int, table: str, rows: list[tuple[object, ...]]) -> None:
     """
     Set a record's rows in a child table, as a multiset; rows that are right already are not written.
 
-    (v1 has no unique index on them, and each needless write would log the record as changed.) Returns the rows in
-    their order in the table.
+    (v1 has no unique index on them, and each needless write would log the record as changed.)
     """
     names = ", ".join(CHILDREN[table])
     missing: dict[tuple[object, ...], int] = {}
     for row in rows:
         missing[row] = missing.get(row, 0) + 1
-    kept: list[tuple[object, ...]] = []
     query = f"SELECT rowid, {names} FROM {table} WHERE RecordID = ? ORDER BY rowid"
     for rowid, *found in con.execute(query, (record_id,)).fetchall():
         key = tuple(found)
         if missing.get(key, 0):
             missing[key] -= 1
-            kept.append(key)
         else:
             con.execute(f"DELETE FROM {table} WHERE rowid = ?", (rowid,))
     lacking = [key for key, count in missing.items() for _ in range(count)]
     if lacking:
         con.executemany(_insert_child(table), [(record_id, *key) for key in lacking])
-    return kept + lacking
 
 
 def _insert_child(table: str) -> str:

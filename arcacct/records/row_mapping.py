@@ -11,9 +11,9 @@ from typing import Any, NamedTuple
 from arcacct.database.connection import Connection, DataError, OperationalError
 from arcacct.database.query import Foreign
 from arcacct.records.model import Job
-from arcacct.records.packing import TRANSFER_KINDS
 from arcacct.records.reader import one_state, transfer_of, unescaped
 from arcacct.records.recorder import CHILDREN, escaped, event_time
+from arcacct.records.states import TRANSFER_KINDS
 
 # Read the records of an open database of A-REX, of ARC 6 or ARC 7, page by page, each in one short transaction.
 #

@@ -22,10 +22,13 @@ UNMEASURED = (UNKNOWN, DERIVED)
 """FieldSources.Source of values that a measurement in the job's files replaces."""
 MEASURED = ("wall_s", "cpu_user_s", "cpu_kernel_s")
 """The measured values of a job that ran, as FieldSources names them."""
+PUBLISHED_EVENTS = ("SUBMIT", "LRMSSTART", "LRMSEND")
+"""JobEvents.EventKey of the batch system's times, which records have."""
 FQAN_KEYS = ("mainfqan", "vomsfqan")
 """AuthTokenAttributes.AttrKey of VOMS attributes: of the first one, and of the others."""
 TRANSFER_INPUT, TRANSFER_CACHED_INPUT, TRANSFER_OUTPUT = 10, 11, 20
 """DataTransfers.TransferType as A-REX numbers it."""
+TRANSFER_KINDS = {TRANSFER_INPUT: "input", TRANSFER_CACHED_INPUT: "cached_input", TRANSFER_OUTPUT: "output"}
 
 
 @dataclass(slots=True)

@@ -1,6 +1,4 @@
-"""
-Monthly usage, kept up to date in short transactions; jobs packed for targets; earlier versions of changed records.
-"""
+"""Monthly usage, kept up to date in short transactions; earlier versions of changed records."""
 
 from __future__ import annotations
 
@@ -11,8 +9,6 @@ from typing import Any, NamedTuple
 from arcacct.config.paths import Places
 from arcacct.database.access import writing
 from arcacct.database.connection import Connection
-from arcacct.database.schema import note, noted
-from arcacct.records import packing, reader
 from arcacct.records.hold_decisions import judge_former, settle
 from arcacct.records.model import UsageCell
 from arcacct.records.reader import LAST_SECOND, auth_groups_of, unescaped, unescaped_name
@@ -520,69 +516,6 @@ def differences(con: Connection) -> list[str]:
         """
     )
     return [text for (text,) in rows]
-
-
-# Packed finished jobs (table PackedJobs): those that some target has not received yet.
-#
-# The recorder makes packs with the final status. These functions delete the packs that no target needs any more, and
-# make missing ones, in slices of one short transaction each. A record without a pack is read from the tables. So
-# publishing does not need these functions, and they may stop anywhere.
-
-
-MOST = 1_000_000
-"""Only this many last positions of the log may have packs: about 500 MB, if nothing is ever published."""
-_BEGIN = "ARCACCT_PACKS_AFTER"
-"""Key in DBConfig: the position in the log up to which no record is packed."""
-_SLICE, _PAGE = 5000, 200
-
-
-def delete_delivered(con: Connection, here: Places, seq: int) -> None:
-    """Delete the packs of records that were logged up to ``seq``, or before the last MOST ones. Raises StoreError."""
-    (highest,) = con.execute("SELECT coalesce(max(Seq), 0) FROM FinishedLog").fetchone()
-    until = min(max(seq, highest - MOST), highest)
-    while _begin(con) < until:
-        with writing(con, here):
-            first = _begin(con)
-            (last,) = con.execute(
-                "SELECT coalesce(max(Seq), ?2) FROM"
-                " (SELECT Seq FROM FinishedLog WHERE Seq > ?1 AND Seq <= ?2 ORDER BY Seq LIMIT ?3)",
-                (first, until, _SLICE),
-            ).fetchone()
-            con.execute(
-                "DELETE FROM PackedJobs WHERE RecordID IN (SELECT RecordID FROM FinishedLog WHERE Seq > ? AND Seq"
-                " <= ?)",
-                (first, last),
-            )
-            note(con, _BEGIN, last)
-
-
-def pack_logged(con: Connection, here: Places, seq: int, horizon: int) -> int:
-    """Make missing packs of records with ``seq < Seq <= horizon``; returns how many. Raises StoreError."""
-    total, place = 0, seq
-    while True:
-        with writing(con, here):
-            lacking = con.execute(
-                "SELECT FinishedLog.Seq FROM FinishedLog LEFT JOIN PackedJobs"
-                " ON PackedJobs.RecordID = FinishedLog.RecordID AND PackedJobs.Seq = FinishedLog.Seq AND Version = ?"
-                " WHERE FinishedLog.Seq > ? AND FinishedLog.Seq <= ? AND PackedJobs.RecordID IS NULL"
-                " ORDER BY FinishedLog.Seq LIMIT ?",
-                (packing.VERSION, place, horizon, _PAGE),
-            ).fetchall()
-            if not lacking:
-                return total
-            # In one transaction: a record that changed between reading and packing would get an old pack.
-            places = [one for (one,) in lacking]
-            packs = [(one.aar.record_id, reader.pack_of(one.aar)) for one in reader.logged_at(con, places)]
-            made = [(record_id, pack) for record_id, pack in packs if pack is not None]
-            packing.keep(con, made)
-            if seq < _begin(con):
-                note(con, _BEGIN, seq)
-        total += len(made)
-        place = places[-1]
-
-
-def _begin(con: Connection) -> int:
-    return int(noted(con, _BEGIN) or 0)
 
 
 # Earlier versions of finished records that changed or were deleted. They explain why published figures fall.

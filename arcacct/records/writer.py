@@ -2,21 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
 from operator import attrgetter
 from typing import Any, NamedTuple
 
 from arcacct.database.connection import Connection
-from arcacct.records import packing
+from arcacct.database.schema import delivered
 from arcacct.records.enrichment import AREX, EVENTS, OF_AREX, UNASKED, Value, precedes, present, set_holders, unmeasured
 from arcacct.records.holds import hold, judge, known_cores, unhold
 from arcacct.records.model import Job
 from arcacct.records.pseudonyms import pseudonymised
 from arcacct.records.reader import unescaped
-from arcacct.records.recorder import CHILDREN, dimension_ids, escaped, last_record_id, name_id, set_children
+from arcacct.records.recorder import (
+    CHILDREN,
+    dimension_ids,
+    escaped,
+    event_seconds,
+    last_record_id,
+    name_id,
+    set_children,
+)
 from arcacct.records.row_mapping import NUMBERS, ArexRows, Numbers, Row, rows_of, stored
-from arcacct.records.states import ABORTED, FINAL, FQAN_KEYS, IN_PROGRESS, UNKNOWN, ImplausibleValue, implausible_values
+from arcacct.records.states import (
+    ABORTED,
+    FINAL,
+    FQAN_KEYS,
+    IN_PROGRESS,
+    PUBLISHED_EVENTS,
+    UNKNOWN,
+    ImplausibleValue,
+    implausible_values,
+)
 
 _AAR_COLUMNS = f"JobID, LocalJobID, EndpointID, QueueID, UserID, VOID, StatusID, {NUMBERS}"
 _VALUES = _AAR_COLUMNS.removeprefix("JobID, ")
@@ -41,8 +58,7 @@ OF_HOLDS = ("RecordHolds", "HoldDecisions")
 OF_RECORD = (
     *_CHILDREN,
     *("JobEvents", "RecordSources", "FieldSources", "TruncationNotes", "AuthGroups", "StatusFiles", "JobTelemetry"),
-    *("TelemetryToDivide", "PackedJobs"),
-    "PseudonymisedRecords",
+    *("TelemetryToDivide", "PseudonymisedRecords"),
     *OF_HOLDS,
 )
 """The tables whose rows have no meaning without their record."""
@@ -114,9 +130,7 @@ class JobWriter:
         new = [job for job in jobs if job.job_id not in known]
         record_ids = {job_id: one.record_id for job_id, one in known.items()}
         if new:
-            rows = [stored(job) for job in new]
-            first = self.insert(rows, unknown=[_unknown(job) for job in new])
-            packing.keep(self._con, _packs(rows, first))
+            first = self.insert([stored(job) for job in new], unknown=[_unknown(job) for job in new])
             for record_id, job in enumerate(new, first):
                 record_ids[job.job_id] = record_id
                 labels = _labels(job)
@@ -189,11 +203,11 @@ class JobWriter:
         """Add missing values to a job that arcacct's recorder has seen; the recorded values stay."""
         rows = stored(job)
         # States that the recorder never sees: ARC 6 has no callout for INLRMS and CANCELING. The times that receivers
-        # get stay as they were sent: a record must not change without an entry in the log. A pack waits for a target.
+        # have stay as they were sent: a record must not change without an entry in the log.
         have = {row[0] for row in self._events(known)}
-        waits = self._con.execute("SELECT 1 FROM PackedJobs WHERE RecordID = ?", (known.record_id,)).fetchone()
-        if known.status in FINAL and waits is None:
-            have.update(packing.EVENTS)
+        query = "SELECT 1 FROM FinishedLog WHERE RecordID = ? AND Seq <= ?"
+        if self._con.execute(query, (known.record_id, delivered(self._con))).fetchone():
+            have.update(PUBLISHED_EVENTS)
         missing = [(known.record_id, *event) for event in rows.events if event[0] not in have]
         self._con.executemany(_INSERT_EVENT, missing)
         if job.status not in FINAL:
@@ -341,17 +355,9 @@ class JobWriter:
 def _instant(when: str) -> int:
     """Return the time of an event in UTC seconds; 0: unknown form."""
     try:
-        return packing.event_seconds(when)
+        return event_seconds(when)
     except (TypeError, ValueError):
         return 0
-
-
-def _packs(jobs: Sequence[ArexRows], first: int) -> Iterator[tuple[int, bytes]]:
-    """Yield RecordID and pack of the ended ones of jobs that were just inserted; ``first``: the first RecordID."""
-    for record_id, job in enumerate(jobs, first):
-        pack = packing.packed(job[1:9], job.numbers, job.auth_tokens, job.rtes, job.transfers, job.extra, job.events)
-        if pack is not None:
-            yield record_id, pack
 
 
 _MAY_BE_UNKNOWN = ("wall_s", "cpu_user_s", "cpu_kernel_s", "core_count", "node_count")

@@ -10,12 +10,12 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from operator import itemgetter
+from operator import attrgetter
 from typing import Any, Generic, TypeVar
 
 from arcacct.publishing.ledger import Names
 from arcacct.publishing.plugin import Acceptance, RecordFormat, RenderedRecord
-from arcacct.records.model import AAR, Row, column
+from arcacct.records.model import AAR
 from arcacct.records.states import COMPLETED
 from arcacct.targets.common import EXACT, INT2, INT4
 from arcacct.targets.verdicts import SMALLEST_WIDTH, changed, sound_hosts
@@ -39,11 +39,6 @@ SOUND = AAR(
 """A job that no receiver's rules find anything in: with other values in it these are judged."""
 
 
-def values(*names: str) -> Callable[[Row], Any]:
-    """Some values of a job as a tuple, one alone as it is: at a third of the cost of asking for each by its name."""
-    return itemgetter(*map(column, names))
-
-
 class _Kept(dict[Any, Any]):
     """
     What was made, by the values that it was made of.
@@ -65,14 +60,14 @@ class _Kept(dict[Any, Any]):
         return part
 
 
-_ALONE = values(
+_ALONE = attrgetter(
     "job_id", "local_job_id", "job_name", "exit_code", "submit_time", "end_time", "node_count", "core_count",
     "memory_kib", "virtual_memory_kib", "wall_s", "cpu_user_s", "cpu_kernel_s", "scratch_bytes", "stage_in_bytes",
     "stage_out_bytes", "lrms_submit_time", "lrms_start_time", "lrms_end_time",
 )  # fmt: skip
 
 
-def _alone_sound(row: Row, now: int) -> bool:
+def _alone_sound(aar: AAR, now: int) -> bool:
     """
     Whether numbers and names that no other job has plainly need no repair by any receiver's rules.
 
@@ -81,7 +76,7 @@ def _alone_sound(row: Row, now: int) -> bool:
     (
         job_id, local_job_id, job_name, exit_code, submit_time, end_time, nodes, cores, memory_kib, virtual_memory_kib,
         wall_s, user_s, kernel_s, scratch_bytes, stage_in_bytes, stage_out_bytes, submitted, started, ended,
-    ) = _ALONE(row)  # fmt: skip
+    ) = _ALONE(aar)  # fmt: skip
     submitted = 0 if submitted is None else submitted
     started = 0 if started is None else started
     ended = 0 if ended is None else ended
@@ -128,25 +123,25 @@ class FieldCache(Generic[Options]):
             made = _Kept(lambda found: make(job(found), options))
             return _Kept(lambda found: made[found] if is_sound(job(found)) else None), made
 
-        self._sound: list[tuple[_Kept, Callable[[Row], Any]]] = []
-        self._made: list[tuple[_Kept, Callable[[Row], Any]]] = []
+        self._sound: list[tuple[_Kept, Callable[[AAR], Any]]] = []
+        self._made: list[tuple[_Kept, Callable[[AAR], Any]]] = []
         for make, names in makers.items():
             sound, made = kept(make, names)
-            self._sound.append((sound, values(*names)))
-            self._made.append((made, values(*names)))
+            self._sound.append((sound, attrgetter(*names)))
+            self._made.append((made, attrgetter(*names)))
 
-    def of(self, row: Row, now: int) -> list[Any] | None:
+    def of(self, aar: AAR, now: int) -> list[Any] | None:
         """
         The parts of a record that plainly needs no repair, in the order of their makers.
 
         ``None`` for an unusual record: a value that no other job has, or one for which the rules would note
         something. Raises TypeError for what is no number where one should be.
         """
-        if not _alone_sound(row, now):
+        if not _alone_sound(aar, now):
             return None
         parts = []
         for sound, values_of in self._sound:
-            part = sound[values_of(row)]
+            part = sound[values_of(aar)]
             if part is None:
                 return None
             parts.append(part)
@@ -170,11 +165,11 @@ class RecordOfParts(RecordFormat, Generic[Options]):
         self._parts = FieldCache(self.accept, makers, options)
 
     @abstractmethod
-    def local_id(self, row: Row) -> str | None:
+    def local_id(self, aar: AAR) -> str | None:
         """The batch system's id as it is sent; ``None``: it is not."""
 
     @abstractmethod
-    def plain(self, row: Row, parts: Sequence[Any], local_id: str | None) -> Plain:
+    def plain(self, aar: AAR, parts: Sequence[Any], local_id: str | None) -> Plain:
         """
         What publishing needs of a job whose parts are sound.
 
@@ -182,19 +177,19 @@ class RecordOfParts(RecordFormat, Generic[Options]):
         """
 
     @abstractmethod
-    def written(self, row: Row, parts: Sequence[Any], local_id: str | None, now: int) -> str:
+    def written(self, aar: AAR, parts: Sequence[Any], local_id: str | None, now: int) -> str:
         """The text of a record, of its parts and what is the job's own; ``now``: when it is made, UTC seconds."""
 
     def text(self, aar: AAR, now: int) -> str:
         return self.written(aar, self._parts.made(aar), self.local_id(aar), now)
 
-    def rendered(self, row: Row, now: int) -> RenderedRecord | None:
-        parts = self._parts.of(row, now)
+    def rendered(self, aar: AAR, now: int) -> RenderedRecord | None:
+        parts = self._parts.of(aar, now)
         if parts is None:
             return None
-        local_id = self.local_id(row)
-        found = self.plain(row, parts, local_id)
+        local_id = self.local_id(aar)
+        found = self.plain(aar, parts, local_id)
         if found is None:
             return None
         key, group, names = found
-        return _rendered((key, self.written(row, parts, local_id, now), group, names))
+        return _rendered((key, self.written(aar, parts, local_id, now), group, names))

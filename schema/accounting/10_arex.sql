@@ -179,5 +179,5 @@ CREATE TABLE DBConfig (
 
 INSERT INTO Status (ID, Name) VALUES (1, 'in-progress'), (2, 'completed'), (3, 'failed'), (4, 'aborted');
 
--- DBSCHEMA_VERSION is A-REX's. ARCACCT_PACKS_AFTER: records up to this Seq have no pack.
-INSERT INTO DBConfig VALUES ('DBSCHEMA_VERSION', '1'), ('ARCACCT_PACKS_AFTER', '0');
+-- DBSCHEMA_VERSION is A-REX's.
+INSERT INTO DBConfig VALUES ('DBSCHEMA_VERSION', '1');

@@ -39,20 +39,6 @@ CREATE TABLE Fence (
   Passed  INTEGER NOT NULL
 );
 
--- The outbox: the values of a finished job with its children in one piece, so that publishing reads one row for it
--- and not all of its tables. Written with the final status, by who has the values in hand; gone once every target has
--- had the record. What is not here is read from the tables, which are what counts.
---   Seq: of FinishedLog: a record that has moved there since is none of this pack's
---   Version: of the layout of Data
---   Digest: of Data: what tells versions of a record apart, and that these bytes are what was written
-CREATE TABLE PackedJobs (
-  RecordID INTEGER PRIMARY KEY,
-  Seq      INTEGER NOT NULL,
-  Version  INTEGER NOT NULL,
-  Digest   BLOB NOT NULL,
-  Data     BLOB NOT NULL
-);
-
 -- DELETE + INSERT: the conflict clause of the *outer* statement would override an INSERT OR REPLACE in a trigger.
 -- Statuses by name: A-REX numbers them by first use. IS NOT: UPDATE triggers fire on updates that change nothing.
 CREATE TRIGGER FinishedLog_AAR_insert AFTER INSERT ON AAR
@@ -135,23 +121,6 @@ BEGIN
   INSERT INTO FinishedLog (RecordID) SELECT old.RecordID WHERE changes() > 0;
   DELETE FROM FinishedLog WHERE RecordID = new.RecordID AND new.RecordID <> old.RecordID;
   INSERT INTO FinishedLog (RecordID) SELECT new.RecordID WHERE changes() > 0;
-END;
-
--- No value changes under its pack: what does not move the log, and is published, are the times of three events.
-CREATE TRIGGER PackedJobs_JobEvents_insert AFTER INSERT ON JobEvents
-WHEN new.EventKey IN ('SUBMIT', 'LRMSSTART', 'LRMSEND')
-BEGIN
-  DELETE FROM PackedJobs WHERE RecordID = new.RecordID;
-END;
-
-CREATE TRIGGER PackedJobs_JobEvents_update AFTER UPDATE ON JobEvents
-BEGIN
-  DELETE FROM PackedJobs WHERE RecordID IN (old.RecordID, new.RecordID);
-END;
-
-CREATE TRIGGER PackedJobs_JobEvents_delete AFTER DELETE ON JobEvents
-BEGIN
-  DELETE FROM PackedJobs WHERE RecordID = old.RecordID;
 END;
 
 CREATE TRIGGER FinishedLog_RunTimeEnvironments_insert AFTER INSERT ON RunTimeEnvironments

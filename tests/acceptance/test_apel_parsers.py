@@ -57,7 +57,7 @@ def stored(con: Connection, options: APELOptions = OPTIONS) -> list[dict[str, An
     """What APEL has of all jobs of a database."""
     page = reader.logged_after(con, 0, 2**62)
     assert page is not None
-    texts = [individual_job(one.aar, options) for one in page.records]
+    texts = [individual_job(aar, options) for _seq, aar in page.records]
     rows: list[dict[str, Any]] = apel_rules.parse(message(JOB_HEADERS["v0.3"], texts), APEL_READS)[1]
     return rows
 

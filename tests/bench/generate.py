@@ -95,9 +95,6 @@ def fill(folder: pathlib.Path, jobs: int, look: Look = USUAL) -> Places:
         con.execute("UPDATE RecordCount SET Records = ?", (jobs,))
     usage.update_monthly(con, here)
     usage.update_breakdown(con, here, everything=True)
-    if look.plain:
-        # What is compared with ARC's programs is as the recorder leaves it.
-        usage.pack_logged(con, here, 0, jobs)
     con.execute("ANALYZE")
     con.close()
     return here

@@ -216,8 +216,8 @@ def test_new_records_go_together_as_they_go_one_by_one(
             batches.add_new(records[:90])
             batches.add_new(records[90:])
         else:
-            for seq, one in records:
-                batches.add(one, seq)
+            for seq, record in records:
+                batches.add(record, seq)
         batches.flush()
         ctx.guard.hold_blocked_months()
         # Answers are collected now and then, in which case the next message is sent.

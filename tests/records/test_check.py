@@ -146,9 +146,10 @@ def share_a_page(here: Places) -> int:
     """Let a long value of one table go on where one of another does; the number of the page that both use then."""
     long = "x" * 11_000
     with closing(open_accounting(here)) as con:
-        stored_jobs.add(con, here, stored_jobs.job(4)._replace(job_name=long))
+        job = stored_jobs.job(4)._replace(job_name=long, run_time_environments=(long,))
+        stored_jobs.add(con, here, job)
     with whole_file(here) as content:
-        # Value and pack: pages of nothing else, each behind the number of the next one.
+        # Both values: pages of nothing else, each behind the number of the next one.
         part = long[: PAGE_BYTES - 4].encode()
         starts = range(0, len(content), PAGE_BYTES)
         following = {at: number(content, at) for at in starts if content[at + 4 : at + PAGE_BYTES] == part}
@@ -163,7 +164,7 @@ def test_a_page_that_two_tables_use_is_found(here) -> None:
 
     found = problems(here)
 
-    assert f"page {page} is used 2 times, by JobExtraInfo,PackedJobs" in found
+    assert f"page {page} is used 2 times, by RunTimeEnvironments,JobExtraInfo" in found
     assert any(one.startswith("1 of ") and one.endswith(" pages neither used nor free") for one in found)
 
 

@@ -31,7 +31,6 @@ from arcacct.queries.usage import NEEDS, usage
 from arcacct.records import benchmarks, reader, recorder, unfinished
 from arcacct.records import usage as records_usage
 from arcacct.records.batch_jobs import LocalID
-from arcacct.records.model import PackedAAR
 from arcacct.sources.sonar import importer, spans
 from arcacct.sources.sonar.jobs import Site as SonarSite
 from arcacct.targets import kinds, plugins
@@ -39,7 +38,7 @@ from arcacct.targets import kinds, plugins
 GROWING = ("AAR", "JobEvents", "AuthTokenAttributes", "JobExtraInfo", "RunTimeEnvironments", "DataTransfers")
 GROWING += ("FinishedLog", "StatusFiles", "RecordSources", "JobUsageShares", "Messages")
 GROWING += ("SentRecords", "Jobs", "JobHashes", "Record")
-GROWING += ("PreviousVersions", "TruncationNotes", "PackedJobs")
+GROWING += ("PreviousVersions", "TruncationNotes")
 SHORT, LONG, NEW = 600, 3_000, 20
 MESSAGES_PER_JOBS = 10
 TARGET = "arex/jura/sgas:x"
@@ -213,22 +212,6 @@ def test_pages_of_new_records_follow_the_log(ours) -> None:
         reader.without_measure(con, site.jobs, horizon)
 
     assert_flat(ours, read)
-
-
-def test_packs_are_read_made_and_let_go_by_the_log(ours) -> None:
-    """The outbox follows what is new, too: its packs, those that are missing, and those that every target is past."""
-
-    def work(con: Connection, site: Site) -> None:
-        horizon = incarnation.highest_seq(con)
-        assert records_usage.pack_logged(con, site.here, site.jobs, horizon) == NEW
-        page = reader.logged_after(con, site.jobs, horizon)
-        assert page is not None
-        assert all(isinstance(one.aar, PackedAAR) for one in page.records)
-        con.execute("UPDATE DBConfig SET KeyValue = ? WHERE KeyName = 'ARCACCT_PACKS_AFTER'", (site.jobs,))
-        records_usage.delete_delivered(con, site.here, horizon)
-        assert con.execute("SELECT max(RecordID) FROM PackedJobs").fetchone() == (None,)
-
-    assert_flat(ours, work)
 
 
 def test_why_figures_may_fall_is_asked_of_what_is_new(ours) -> None:

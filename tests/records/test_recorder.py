@@ -16,7 +16,7 @@ from arcacct.arex.reconcile import remembered_status_files
 from arcacct.config.paths import JobRules
 from arcacct.database.schema import ACCOUNTING, in_memory
 from arcacct.records.enrichment import enrich
-from arcacct.records.packing import unescaped
+from arcacct.records.reader import unescaped
 from arcacct.records.recorder import (
     CORRECTION,
     NEW_END,

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 from arcacct import __version__
 from arcacct.publishing.ledger import Names
-from arcacct.records.model import AAR, Row, is_domain_name, job_record_id, machine_host, start_time
+from arcacct.records.model import AAR, is_domain_name, job_record_id, machine_host, start_time
 from arcacct.targets.apel.messages import (
     DESCRIPTION,
     LONG,
@@ -24,7 +25,6 @@ from arcacct.targets.apel.messages import (
     user_names,
 )
 from arcacct.targets.common import INT4, LocalJobValues, element, escape, hosts, iso_time, local_job_values
-from arcacct.targets.parts import values
 
 _NAMESPACE = "http://eu-emi.eu/namespaces/2012/11/computerecord"
 HEAD = f'<?xml version="1.0" encoding="UTF-8"?>\n<UsageRecords xmlns="{_NAMESPACE}" xmlns:urf="{_NAMESPACE}">\n'
@@ -58,13 +58,13 @@ class CARPlace(NamedTuple):
     places: str
 
 
-_CAR_VALUES = values(
+_CAR_VALUES = attrgetter(
     "job_id", "job_name", "exit_code", "submit_time", "end_time", "node_count", "core_count", "memory_kib",
     "virtual_memory_kib", "wall_s", "cpu_user_s", "cpu_kernel_s", "lrms_submit_time", "lrms_start_time",
 )  # fmt: skip
 
 
-def car_record(row: Row, shared: Sequence[Any], local_id: str, created: str) -> str:
+def car_record(aar: AAR, shared: Sequence[Any], local_id: str, created: str) -> str:
     """
     One UsageRecord for the inside of a document, of its parts as `SHARED` makes them and what is the job's own.
 
@@ -73,10 +73,10 @@ def car_record(row: Row, shared: Sequence[Any], local_id: str, created: str) -> 
     (
         job_id, job_name, code, submit_time, end_time, nodes, cores, memory_kib, virtual_kib, wall_s, user_s, kernel_s,
         lrms_submit, lrms_start,
-    ) = _CAR_VALUES(row)  # fmt: skip
+    ) = _CAR_VALUES(aar)  # fmt: skip
     (_, _, id_head, status, infrastructure, source, level, places), (_, user), hosts = shared
     submitted = iso_time(submit_time)
-    started = submitted if source == "submit" else iso_time(start_time(row, "lrms"))
+    started = submitted if source == "submit" else iso_time(start_time(aar, "lrms"))
     # CAR names three instants: created, queued, and eligible to run (we know when the payload started).
     queued = f'<TimeInstant urf:type="Qtime">{iso_time(lrms_submit)}</TimeInstant>' if lrms_submit else ""
     eligible = f'<TimeInstant urf:type="Etime">{iso_time(lrms_start)}</TimeInstant>' if lrms_start else ""

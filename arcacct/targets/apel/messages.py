@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache, partial
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 from arcacct.benchmark import FALLBACK, Benchmark, parsed_benchmark
@@ -12,9 +13,8 @@ from arcacct.config.values import LocalJobs
 from arcacct.errors import InputError
 from arcacct.publishing.ledger import Names
 from arcacct.records.batch_jobs import BareIDs, name_before
-from arcacct.records.model import AAR, FQAN, Row, VOs, has_value, machine_host, parsed_fqan, start_time, vo_name
+from arcacct.records.model import AAR, FQAN, VOs, has_value, machine_host, parsed_fqan, start_time, vo_name
 from arcacct.targets.common import INT4, INT8, Breach, Care, Form, Rule, ascii_text, local_job_values, spelt
-from arcacct.targets.parts import values
 
 # Text for APEL's messages: lines of ``Key: value`` in ASCII (`targets.common`).
 
@@ -264,17 +264,17 @@ class Membership(NamedTuple):
     role: str | None
 
 
-_WRITTEN = values(
+_WRITTEN = attrgetter(
     "submit_time", "end_time", "node_count", "core_count", "memory_kib", "virtual_memory_kib", "wall_s", "cpu_user_s",
     "cpu_kernel_s",
 )  # fmt: skip
 
 
-def written(row: Row, shared: Sequence[Any], local_id: str) -> str:
+def written(aar: AAR, shared: Sequence[Any], local_id: str) -> str:
     """One job record, its end included, of its parts as `JOB_PARTS` makes them; the job must have been accepted."""
-    submitted, ended, nodes, cores, memory_kib, virtual_kib, wall_s, user_s, kernel_s = _WRITTEN(row)
+    submitted, ended, nodes, cores, memory_kib, virtual_kib, wall_s, user_s, kernel_s = _WRITTEN(aar)
     (_, hosts, infrastructure, source), (_, user), (_, level), _ = shared
-    started = submitted if source == "submit" else start_time(row, "lrms")
+    started = submitted if source == "submit" else start_time(aar, "lrms")
     real = f"MemoryReal: {memory_kib}\n" if memory_kib else ""
     virtual = f"MemoryVirtual: {virtual_kib}\n" if virtual_kib else ""
     return (
@@ -419,16 +419,16 @@ def service_level(kind: str | None, value: str | None, version: str) -> list[tup
     return [("ServiceLevelType", kind), ("ServiceLevel", value)]
 
 
-def apel_local_job_id(row: Row, options: APELOptions) -> str:
+def apel_local_job_id(aar: AAR, options: APELOptions) -> str:
     """
     LocalJobId, identical in every format for APEL: with site and end, its key of a job.
 
     The batch system's id, after the site's prefix and the place's name, or the JobID where there is none. The JobID
     also replaces ids that mean "nothing" there, or are longer than the column: cut, two jobs could become one.
     """
-    own: str | None
-    job_id, own, end_time = _IDS(row)
-    prefix = options.localid_prefix + (name_before(job_id, end_time, options.bare_ids) if options.bare_ids else "")
+    own, prefix = aar.local_job_id, options.localid_prefix
+    if options.bare_ids:
+        prefix += name_before(aar.job_id, aar.end_time, options.bare_ids)
     if own and not prefix and own.isdecimal() and own.isascii() and len(own) <= LONG:
         # Most batch systems count their jobs, and this is asked of each job more than once.
         return own
@@ -436,10 +436,7 @@ def apel_local_job_id(row: Row, options: APELOptions) -> str:
         local = ascii_text(f"{prefix}{own}").strip()
         if len(local) <= LONG and has_value(local):
             return local
-    return field(job_id, LONG) or ""
-
-
-_IDS = values("job_id", "local_job_id", "end_time")
+    return field(aar.job_id, LONG) or ""
 
 
 def job_key(aar: AAR, options: APELOptions) -> JobKey:

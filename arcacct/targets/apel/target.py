@@ -27,7 +27,7 @@ from arcacct.publishing.plugin import (
     TargetPlugin,
 )
 from arcacct.publishing.safeguard import CountingKey
-from arcacct.records.model import AAR, Row, UsageCell, column
+from arcacct.records.model import AAR, UsageCell
 from arcacct.targets.apel import acceptance, car, messages, summaries
 from arcacct.targets.apel.messages import END, APELOptions, apel_local_job_id, folded, membership
 from arcacct.targets.apel.options import SPECIFIED, APELContent, APELTarget
@@ -53,9 +53,6 @@ SUMMARY_VERSIONS = {
 }
 JOB_KINDS = (CAR.message_format, *JOB_VERSIONS)
 """Kinds of messages with a record for each job, all in one table at APEL."""
-_JOB_ID, _LOCAL_JOB_ID, _END_TIME, _NODES, _CORES = map(
-    column, ("job_id", "local_job_id", "end_time", "node_count", "core_count")
-)
 
 
 _VO = 4
@@ -77,27 +74,27 @@ class APELRecords(RecordOfParts[APELOptions]):
         measure = acceptance.accept_for_car if self.version is None else acceptance.accept_for_apel_job
         return measure(aar, self.options, now)
 
-    def local_id(self, row: Row) -> str:
-        return apel_local_job_id(row, self.options)
+    def local_id(self, aar: AAR) -> str:
+        return apel_local_job_id(aar, self.options)
 
-    def plain(self, row: Row, parts: Sequence[Any], local_id: str | None) -> Plain:
+    def plain(self, aar: AAR, parts: Sequence[Any], local_id: str | None) -> Plain:
         assert local_id is not None
-        if not acceptance.ids_sound(row[_JOB_ID], row[_LOCAL_JOB_ID], local_id):
+        if not acceptance.ids_sound(aar.job_id, aar.local_job_id, local_id):
             return None
-        key = f"[{self._site}, {quoted(folded(local_id) or '')}, {row[_END_TIME]}]"
-        return key, None, self._names(row, parts)
+        key = f"[{self._site}, {quoted(folded(local_id) or '')}, {aar.end_time}]"
+        return key, None, self._names(aar, parts)
 
-    def _names(self, row: Row, parts: Sequence[Any]) -> Names:
+    def _names(self, aar: AAR, parts: Sequence[Any]) -> Names:
         where, user, level = parts[:3]
         # An XML record has the benchmark in the part with the place.
         level_names = where.level_names if self.version is None else level.names
-        return (*where.names, *user.names, *level_names, row[_NODES], row[_CORES])
+        return (*where.names, *user.names, *level_names, aar.node_count, aar.core_count)
 
-    def written(self, row: Row, parts: Sequence[Any], local_id: str | None, now: int) -> str:
+    def written(self, aar: AAR, parts: Sequence[Any], local_id: str | None, now: int) -> str:
         assert local_id is not None
         if self.version is None:
-            return car.car_record(row, parts, local_id, now_time(now))
-        return messages.written(row, parts, local_id)
+            return car.car_record(aar, parts, local_id, now_time(now))
+        return messages.written(aar, parts, local_id)
 
     def key(self, aar: AAR) -> str:
         site, local_job_id, end_time = messages.job_key(aar, self.options)

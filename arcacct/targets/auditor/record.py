@@ -16,10 +16,9 @@ from typing import Any, NamedTuple
 
 from arcacct.benchmark import FALLBACK, Benchmark, parsed_benchmark
 from arcacct.publishing.plugin import Envelope
-from arcacct.records.model import AAR, Row, VOs, job_record_id, machine_host, parsed_fqan, start_time, vo_name
+from arcacct.records.model import AAR, VOs, job_record_id, machine_host, parsed_fqan, start_time, vo_name
 from arcacct.targets.auditor.options import COMPONENTS, LONGEST_NAME, META, NO_NAME, SCORES
 from arcacct.targets.common import iso_time, spelt
-from arcacct.targets.parts import values
 
 DOCUMENT = Envelope("auditor", "[", "]", "\n", ",")
 """An array, a record on each line."""
@@ -53,35 +52,29 @@ def record_id(aar: AAR, options: RecordOptions) -> str:
     return f"{options.localid_prefix}{job_record_id(aar, options.host)}"
 
 
-def written(row: Row, shared: Sequence[Any], options: RecordOptions) -> str:
+def written(aar: AAR, shared: Sequence[Any], options: RecordOptions) -> str:
     """One line of JSON in the order of AUDITOR's own client, of its parts as `SHARED` makes them."""
     (id_head, _headnode, meta), components = shared
     # Whatever ran did so on one core of one node at least.
-    job_id, end_time, nodes, cores, memory_kib, user_s, kernel_s = _WRITTEN(row)
     amounts = {
-        "Cores": max(cores, 1),
-        "TotalCPU": user_s + kernel_s,
-        "NNodes": max(nodes, 1),
-        "Memory": -(-memory_kib // _KIB_PER_MB),
+        "Cores": max(aar.core_count, 1),
+        "TotalCPU": aar.cpu_s,
+        "NNodes": max(aar.node_count, 1),
+        "Memory": -(-aar.memory_kib // _KIB_PER_MB),
     }
     return (
-        f'{{"record_id":{quoted(id_head + job_id)},"meta":{meta},"components":{components % amounts},'
-        f'"start_time":"{iso_time(start(row, options))}","stop_time":"{iso_time(end_time)}"}}\n'
+        f'{{"record_id":{quoted(id_head + aar.job_id)},"meta":{meta},"components":{components % amounts},'
+        f'"start_time":"{iso_time(start(aar, options))}","stop_time":"{iso_time(aar.end_time)}"}}\n'
     )
 
 
-_WRITTEN = values("job_id", "end_time", "node_count", "core_count", "memory_kib", "cpu_user_s", "cpu_kernel_s")
-_LENGTH = values("end_time", "wall_s", "lrms_start_time")
-
-
-def start(row: Row, options: RecordOptions) -> int:
+def start(aar: AAR, options: RecordOptions) -> int:
     """When the job started, UTC seconds: the batch system's word, where it is wanted and known, else by its length."""
-    end_time, wall_s, lrms_start = _LENGTH(row)
-    by_wall_time: int = end_time - wall_s
+    by_wall_time = aar.end_time - aar.wall_s
     if options.start_time_source != "lrms":
         return by_wall_time
-    found = start_time(row, "lrms")
-    return by_wall_time if found != lrms_start else found
+    found = start_time(aar, "lrms")
+    return by_wall_time if found != aar.lrms_start_time else found
 
 
 def benchmark(aar: AAR, options: RecordOptions) -> Benchmark:

@@ -9,20 +9,18 @@ from arcacct.config.settings import Settings
 from arcacct.database.connection import Connection
 from arcacct.publishing.ledger import Names
 from arcacct.publishing.plugin import Acceptance, DuplicatePolicy, RecordFormat, Sender, TargetPlugin
-from arcacct.records.model import AAR, Row
+from arcacct.records.model import AAR
 from arcacct.targets.auditor import record
 from arcacct.targets.auditor.acceptance import accept
 from arcacct.targets.auditor.options import LONGEST_NAME, AuditorTarget
 from arcacct.targets.auditor.record import DOCUMENT, RecordOptions, headnode, record_id
 from arcacct.targets.common import quoted
-from arcacct.targets.parts import Plain, RecordOfParts, values
+from arcacct.targets.parts import Plain, RecordOfParts
 from arcacct.wording import count_of
 
 if TYPE_CHECKING:
     from arcacct.publishing.transport import ConnectivityCheck, TimeoutPolicy
 
-
-_JUDGED = values("job_id", "node_count", "core_count")
 
 # How AUDITOR is dealt with.
 #
@@ -43,18 +41,17 @@ class AuditorRecords(RecordOfParts[RecordOptions]):
     def accept(self, aar: AAR, now: int) -> Acceptance:
         return accept(aar, self.options, now)
 
-    def local_id(self, row: Row) -> None:  # noqa: ARG002  a record has none
+    def local_id(self, aar: AAR) -> None:  # noqa: ARG002  a record has none
         return None
 
-    def plain(self, row: Row, parts: Sequence[Any], local_id: str | None) -> Plain:  # noqa: ARG002  it has none
+    def plain(self, aar: AAR, parts: Sequence[Any], local_id: str | None) -> Plain:  # noqa: ARG002  it has none
         where: record.Where = parts[0]
-        job_id, nodes, cores = _JUDGED(row)
-        key = where.id_head + job_id
-        is_sound = cores >= 1 and nodes >= 1 and len(key) <= LONGEST_NAME
+        key = where.id_head + aar.job_id
+        is_sound = aar.core_count >= 1 and aar.node_count >= 1 and len(key) <= LONGEST_NAME
         return (key, None, (self.options.site, where.headnode)) if is_sound else None
 
-    def written(self, row: Row, parts: Sequence[Any], local_id: str | None, now: int) -> str:  # noqa: ARG002  it says neither
-        return record.written(row, parts, self.options)
+    def written(self, aar: AAR, parts: Sequence[Any], local_id: str | None, now: int) -> str:  # noqa: ARG002  it says neither
+        return record.written(aar, parts, self.options)
 
     def replacement(self, aar: AAR, now: int, digest: bytes) -> str:  # noqa: ARG002  it has no other name
         return self.text(aar, now)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from arcacct.publishing.plugin import Acceptance
-from arcacct.records.model import AAR, FQAN, Row, machine_host, parsed_fqan
+from arcacct.records.model import AAR, FQAN, Transfer, machine_host, parsed_fqan
 from arcacct.secrecy import without_credentials
 from arcacct.targets.common import EXACT, LAST_SECOND, Care, has_forbidden
 from arcacct.targets.sgas.usage_record import RULES, UROptions, local_job_id, record_id
@@ -32,7 +32,7 @@ _CUT = tuple(
 )
 
 
-def transfers_sound(transfers: Sequence[Row]) -> bool:
+def transfers_sound(transfers: Sequence[Transfer]) -> bool:
     """Whether SGAS would take all transfers of a job as they are."""
     for url, size_bytes, start_time, end_time, _kind in transfers:
         if not (

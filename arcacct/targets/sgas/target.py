@@ -16,7 +16,7 @@ from arcacct.publishing.plugin import (
     Sender,
     TargetPlugin,
 )
-from arcacct.records.model import AAR, Row, column
+from arcacct.records.model import AAR
 from arcacct.targets.common import now_time, quoted
 from arcacct.targets.parts import Plain, RecordOfParts
 from arcacct.targets.sgas import acceptance, usage_record
@@ -34,7 +34,6 @@ if TYPE_CHECKING:
 
 
 _SUFFIX_DIGITS = 12
-_JOB_ID, _LOCAL_JOB_ID, _TRANSFERS = map(column, ("job_id", "local_job_id", "transfers"))
 
 
 class UsageRecords(RecordOfParts[UROptions]):
@@ -50,17 +49,17 @@ class UsageRecords(RecordOfParts[UROptions]):
     def accept(self, aar: AAR, now: int) -> Acceptance:
         return acceptance.accept_for_sgas(aar, self.options, now)
 
-    def local_id(self, row: Row) -> str | None:
-        return usage_record.local_job_id(row[_LOCAL_JOB_ID], self.options)
+    def local_id(self, aar: AAR) -> str | None:
+        return usage_record.local_job_id(aar.local_job_id, self.options)
 
-    def plain(self, row: Row, parts: Sequence[Any], local_id: str | None) -> Plain:
-        if (local_id is None and row[_LOCAL_JOB_ID]) or not acceptance.transfers_sound(row[_TRANSFERS]):
+    def plain(self, aar: AAR, parts: Sequence[Any], local_id: str | None) -> Plain:
+        if (local_id is None and aar.local_job_id) or not acceptance.transfers_sound(aar.transfers):
             return None
         where: Where = parts[0]
-        return where.id_head + row[_JOB_ID], where.machine, ("", where.machine)
+        return where.id_head + aar.job_id, where.machine, ("", where.machine)
 
-    def written(self, row: Row, parts: Sequence[Any], local_id: str | None, now: int) -> str:
-        return usage_record.written(row, parts, local_id, now_time(now), self.options)
+    def written(self, aar: AAR, parts: Sequence[Any], local_id: str | None, now: int) -> str:
+        return usage_record.written(aar, parts, local_id, now_time(now), self.options)
 
     def key(self, aar: AAR) -> str:
         return usage_record.record_id(aar, self.options)

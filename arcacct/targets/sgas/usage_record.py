@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import lru_cache
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 from arcacct import __version__
@@ -12,7 +13,7 @@ from arcacct.config.values import LocalJobs
 from arcacct.records.model import (
     AAR,
     FQAN,
-    Row,
+    Transfer,
     VOs,
     client_host_name,
     is_address,
@@ -39,7 +40,6 @@ from arcacct.targets.common import (
     iso_time,
     local_job_values,
 )
-from arcacct.targets.parts import values
 
 # What SGAS's server takes: the columns of its database (PostgreSQL), and what its parser does before them.
 
@@ -198,7 +198,7 @@ def where(aar: AAR, options: UROptions) -> Where:
     )
 
 
-_WRITTEN = values(
+_WRITTEN = attrgetter(
     "job_id", "job_name", "exit_code", "submit_time", "end_time", "node_count", "core_count", "memory_kib",
     "virtual_memory_kib", "wall_s", "cpu_user_s", "cpu_kernel_s", "scratch_bytes", "stage_in_bytes", "stage_out_bytes",
     "client_host", "transfers", "lrms_submit_time", "lrms_start_time", "lrms_end_time",
@@ -206,7 +206,7 @@ _WRITTEN = values(
 
 
 def written(
-    row: Row,
+    aar: AAR,
     shared: Sequence[Any],
     local_id: str | None,
     created: str,
@@ -223,7 +223,7 @@ def written(
         job_id, job_name, exit_code, submit_time, end_time, nodes, cores, memory_kib, virtual_kib, wall_s, user_s,
         kernel_s, scratch_bytes, stage_in_bytes, stage_out_bytes, client_host, transfers, lrms_submit, lrms_start,
         lrms_end,
-    ) = _WRITTEN(row)  # fmt: skip
+    ) = _WRITTEN(aar)  # fmt: skip
     (_, _, id_head, status, node, machine, queue, environments, source), user, hosts = shared
     host = client_host_name(client_host) if client_host else ""
     client = submit_host(host) if 0 < len(host) <= _LONGEST_SUBMIT_HOST else ""
@@ -232,7 +232,7 @@ def written(
     if escape(names) != names:
         job_id, local_id, job_name = map(escape, (job_id, local_id, job_name))
     submitted = iso_time(submit_time)
-    started = submitted if source == "submit" else iso_time(start_time(row, "lrms"))
+    started = submitted if source == "submit" else iso_time(start_time(aar, "lrms"))
     queued = f'<TimeInstant urf:type="lrmssubmit">{iso_time(lrms_submit)}</TimeInstant>' if lrms_submit else ""
     began = f'<TimeInstant urf:type="lrmsstart">{iso_time(lrms_start)}</TimeInstant>' if lrms_start else ""
     ended = f'<TimeInstant urf:type="lrmsend">{iso_time(lrms_end)}</TimeInstant>' if lrms_end else ""
@@ -363,7 +363,7 @@ SHARED: dict[Callable[[AAR, UROptions], Any], tuple[str, ...]] = {
 """The parts of a record that come back with many jobs, and the values that each is made of."""
 
 
-def _moved(transfers: Sequence[Row]) -> tuple[str, str]:
+def _moved(transfers: Sequence[Transfer]) -> tuple[str, str]:
     """
     How long data staging lasted, from the first request to the last byte, in each direction; and the file transfers.
 
