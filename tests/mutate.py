@@ -43,6 +43,7 @@ CRITICAL = (
     "arcacct/publishing/batches.py",
     "arcacct/publishing/delivery.py",
     "arcacct/publishing/held.py",
+    "arcacct/publishing/kept_records.py",
     "arcacct/publishing/ledger.py",
     "arcacct/publishing/records.py",
     "arcacct/publishing/safeguard.py",

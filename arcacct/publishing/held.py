@@ -2,25 +2,19 @@
 
 from __future__ import annotations
 
-import json
 import time
-from collections.abc import Callable, Collection, Iterable, Sequence
-from itertools import accumulate, pairwise
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from arcacct.config.options import Target
-from arcacct.database import schema
 from arcacct.database.connection import Connection
 from arcacct.database.durable import transaction
 from arcacct.errors import InputError
 from arcacct.publishing import ledger_rows
 from arcacct.publishing.ledger import HeldRecord, hold
-from arcacct.publishing.ledger_rows import Month, iso
+from arcacct.publishing.ledger_rows import iso
 from arcacct.publishing.sent import MANY, versions
 from arcacct.records.reader import LAST_SECOND
-
-_WAITING = "WAITING_RECORDS "
-"""The prefix of a note; the target's block follows."""
 
 
 class RetryThresholds(NamedTuple):
@@ -31,17 +25,6 @@ class RetryThresholds(NamedTuple):
     now: int
     run: int
     """The number of the run. A record that the receiver refused in this run is not tried again in it."""
-
-
-class Circumstances(NamedTuple):
-    """The circumstances of a run's decisions about records, apart from a record and the receiver's version of it."""
-
-    of: list[object]
-    """JSON values. If any of them differs, any decision may differ."""
-    months: Collection[Month]
-    """The months with something published."""
-    kind_of: Callable[[Month], str]
-    """Returns the message kind of such a month."""
 
 
 class RefusalHistory(NamedTuple):
@@ -128,40 +111,10 @@ def job_ids(con: Connection, target: str) -> list[str]:
     return [job_id for (job_id,) in con.execute("SELECT JobID FROM HeldRecords WHERE Target = ?", (target,))]
 
 
-# The waiting records of held months, by their places in FinishedLog. A run checks these again.
-#
-# Either the list has all of them up to the cursor, or there is no list. It is deleted before the cursor passes a record
-# that must be added, and written at the end of a run that handled everything. Without it the whole log is read.
-
-
-def waiting(con: Connection, target: str, circumstances: Circumstances) -> frozenset[int] | None:
-    """Return the list of a target; ``None`` if there is none or it was made under other circumstances."""
-    found = schema.noted(con, f"{_WAITING}{target}")
-    if found is None:
-        return None
-    noted = json.loads(found)
-    is_current = noted["of"] == circumstances.of and all(
-        circumstances.kind_of((year, month)) == kind for year, month, kind in noted["kinds"]
-    )
-    return frozenset(accumulate(noted["steps"])) if is_current else None
-
-
-def set_waiting(con: Connection, target: str, circumstances: Circumstances, places: Iterable[int]) -> None:
-    """Store the list of a target."""
-    rising = sorted(places)
-    # Distances are shorter numbers than places if many records wait.
-    steps = [place - before for before, place in pairwise([0, *rising])]
-    kinds = [(*month, circumstances.kind_of(month)) for month in sorted(circumstances.months)]
-    with transaction(con):
-        schema.note(con, f"{_WAITING}{target}", json.dumps({"of": circumstances.of, "kinds": kinds, "steps": steps}))
-
-
-def forget_waiting(con: Connection, target: str) -> None:
-    """Delete the list of a target: the next run reads the whole log if a month is held."""
-    key = f"{_WAITING}{target}"
-    if schema.noted(con, key) is not None:
-        with transaction(con):
-            con.execute("DELETE FROM DBConfig WHERE KeyName = ?", (key,))
+def decided(con: Connection, target: str) -> list[str]:
+    """Return the jobs that an operator wants sent with the next run, or never."""
+    rows = con.execute("SELECT JobID FROM HeldRecords WHERE Target = ? AND State IN ('retry', 'dropped')", (target,))
+    return [job_id for (job_id,) in rows]
 
 
 def retry_summaries(con: Connection, target: str) -> tuple[RetrySummary | None, RetrySummary | None]:

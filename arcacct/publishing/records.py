@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence, Set
 from contextlib import suppress
 from enum import Enum
 from functools import partial
@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from arcacct.database import incarnation
 from arcacct.database.connection import Connection
-from arcacct.publishing import held, ledger, sent, target_months
+from arcacct.publishing import held, kept_records, ledger, sent, target_months
 from arcacct.publishing.batches import UNFORESEEN, RecordBatcher, bare, batched, withdrawal
 from arcacct.publishing.context import RunContext
 from arcacct.publishing.cursors import Cursor
@@ -54,11 +54,11 @@ class RecordRouter(RecordBatcher):
         delivery: MessageSink,
         *,
         republish: bool = False,
-        waiting: Collection[int] | None = None,
+        waiting: Set[int] | None = None,
     ) -> None:
-        """Prepare for a target that is or ever was sent records. ``waiting``: the stored list of waiting records."""
+        """Prepare for a target that is or ever was sent records. ``waiting``: `kept_records.take_over`."""
         self._ctx = ctx
-        self._waiting = frozenset(waiting or ())
+        self._waiting = waiting or frozenset()
         self._is_noted = waiting is not None
         self._before = ledger.last_message(ctx.publishing)
         jobs = set(filter(ctx.plugin.has_records, ctx.message_formats))
@@ -280,8 +280,8 @@ class RecordRouter(RecordBatcher):
         for batcher in self._others.values():
             batcher.flush()
         ctx = self._ctx
-        if self._is_noted and not ctx.guard.waiting <= self._waiting:
-            held.forget_waiting(ctx.publishing, ctx.block)
+        if self._is_noted and not all(one.places <= self._waiting for one in ctx.guard.kept.values()):
+            kept_records.forget(ctx.publishing, ctx.block)
             self._is_noted = False
         if ctx.guard.has_kept_more():
             ctx.guard.hold_blocked_months()
@@ -406,7 +406,8 @@ def add_logged(
     """
     Add what was logged after the cursor, in that order. Retract what must not be published any more.
 
-    ``waiting``: up to the place ``reached``, only these records and the held ones are checked.
+    ``waiting`` (`kept_records.take_over`): up to the place ``reached``, only these records and the held ones are
+    checked.
     """
     deleted = list(dict.fromkeys(usage.deleted_jobs(ctx.accounting, position.last_seq, horizon)))
     there = reader.by_job_id(ctx.accounting, deleted)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 from arcacct.database.connection import Connection
 from arcacct.database.durable import transaction
 from arcacct.errors import FiguresHeld
+from arcacct.publishing.kept_records import KeptRecords
 from arcacct.publishing.ledger import SentVersion
 from arcacct.publishing.ledger_rows import Month, month_name, month_of
 from arcacct.publishing.sent import is_same
@@ -128,7 +129,6 @@ def set_selection(con: Connection, target: str, column: str, selection: Mapping[
 
 
 Selection = Mapping[str, object]
-
 _WAYS_OUT = (
     "publishing resumes automatically once the jobs are restored (`arcacct sweep`, `arcacct import`, `arcacct db"
     " restore`) or the configuration is fixed; `arcacct publish {options}` sends the current figures of the database"
@@ -180,24 +180,28 @@ class DecreaseGuard:
         is_proven = proven is not None and proven.get("gocdb_name") == selection.get("gocdb_name")
         self._first = self._first_months() if is_proven else {}
         self._elsewhere: dict[tuple[Month, str], bool] = {}
-        self._kept: Counter[Month] = Counter()
-        self._kept_wall_s: Counter[Month] = Counter()
-        self._instead_wall_s: Counter[Month] = Counter()
-        """The wall time in seconds that would be sent in place of the kept records."""
-        self._waiting: Counter[Month] = Counter()
-        self._reported: set[Month] = set()
-        """Those of these months that are already in `held` ..."""
-        self._blocked: set[Month] = set()
-        """... and those of them that are held for no other reason."""
-        self._why: dict[Month, str] = {}
-        self.held: dict[Month, HeldMonth] = {}
-        self.waiting: set[int] = set()
+        self._amounts: dict[Month, list[list[object]]] = {}
+        for kind, given in enumerate((given_jobs, given_sums)):
+            for place, amount in sorted(given.items()):
+                self._amounts.setdefault((place.year, place.month), []).append([kind, *place[:2], *amount])
+        self.kept: dict[Month, KeptRecords] = {}
         """
-        The places in FinishedLog of the records that hold months: kept at the receiver, or waiting here.
+        The records of the log that hold months.
 
         Records that are kept silently because of other names are not included: they wait only for another decision
         about mistyped names.
         """
+        self._asked: dict[Month, KeptRecords] = {}
+        """The same of records that do not come from the log."""
+        self._reported: set[Month] = set()
+        """Those of these months that are already in `held` ..."""
+        self._blocked: set[Month] = set()
+        """... and those of them that are held for no other reason."""
+        self.held: dict[Month, HeldMonth] = {}
+
+    def amounts(self, month: Month) -> list[list[object]]:
+        """Return the published amounts of a month by place, as JSON values."""
+        return self._amounts.get(month, [])
 
     def hold_former_names(self, former: Mapping[Month, Sequence[str]], target: str) -> None:
         """
@@ -274,9 +278,8 @@ class DecreaseGuard:
         month = month_of(end_time)
         if month in self._accepted.open or not self.published_under_other_site(month, site):
             return False
-        self._waiting[month] += 1
-        if seq:
-            self.waiting.add(seq)
+        if (found := self._new_of(month, seq)) is not None:
+            found.waiting += 1
         return True
 
     def blocks_retraction(self, aar: AAR | None, seq: int, known: Sequence[SentVersion], *, unwanted: bool) -> bool:
@@ -299,16 +302,23 @@ class DecreaseGuard:
         month = month_of(one.end_time)
         if month in self._accepted.open:
             return False
-        if loud:
-            if seq:
-                self.waiting.add(seq)
-            self._kept[month] += 1
-            self._kept_wall_s[month] += one.wall_s
+        if loud and (found := self._new_of(month, seq)) is not None:
+            found.kept += 1
+            found.kept_wall_s += one.wall_s
             has_s: object = 0 if instead is None else instead.wall_s
             # SQLite accepts any value in a number column.
-            self._instead_wall_s[month] += has_s if isinstance(has_s, int) else 0
-            self._why.setdefault(month, why)
+            found.instead_wall_s += has_s if isinstance(has_s, int) else 0
+            found.why = found.why or why
         return True
+
+    def _new_of(self, month: Month, seq: int) -> KeptRecords | None:
+        """Return what a record of a month is added to; ``None``: an earlier run has counted it."""
+        found = (self.kept if seq else self._asked).setdefault(month, KeptRecords())
+        if seq:
+            if found.is_noted(seq):
+                return None
+            found.places.add(seq)
+        return found
 
     def published_under_other_site(self, month: Month, site: str) -> bool:
         """Whether a month is published only under the name of another site. The answer is cached."""
@@ -323,29 +333,34 @@ class DecreaseGuard:
 
     def has_kept_more(self) -> bool:
         """Whether records were kept at the receiver, or must wait, in months that are not held yet."""
-        return bool((self._kept.keys() | self._waiting.keys()) - self._reported)
+        return bool((self.kept.keys() | self._asked.keys()) - self._reported)
 
     def hold_blocked_months(self) -> None:
         """Hold the months with kept or waiting records. Update a month that is held already if there are more."""
         for month in self._blocked:
             self.held.pop(month, None)
-        self._reported = {*self._kept, *self._waiting}
+        self._reported = {*self.kept, *self._asked}
         self._blocked = self._reported - self.held.keys()
-        for month, kept in self._kept.items():
-            given = self._published_jobs.get(month, kept)
-            fall = f"{count_of(given, 'job')} published, and {kept} would be changed, moved or removed without proof"
-            had_s, has_s = self._kept_wall_s[month], self._instead_wall_s[month]
-            what = "falls" if has_s < had_s else "does not fall"
-            figures = f"; their wall time {what}: {had_s / 3600:.2f} h published, {has_s / 3600:.2f} h would be sent"
-            cause = f"{fall}: {self._why[month]}{self._changes}{figures}"
-            self.hold(HeldMonth(*month, cause, given, max(0, given - kept)))
-        for month, waiting in self._waiting.items():
-            given = self._published_jobs[month]
-            sites = ", ".join(sorted(self._sites[month]))
-            cause = (
-                f"{count_of(given, 'job')} published under the name {sites}, and {waiting} more waiting{self._changes}"
-            )
-            self.hold(HeldMonth(*month, cause, given, given + waiting))
+        for month in self._reported:
+            # Records that do not come from the log are added first.
+            found = self._asked.get(month, KeptRecords()) + self.kept.get(month, KeptRecords())
+            given = self._published_jobs.get(month, found.kept)
+            if found.kept:
+                fall = (
+                    f"{count_of(given, 'job')} published, and {found.kept} would be changed, moved or removed without"
+                    f" proof: {found.why}{self._changes}"
+                )
+                had_s, has_s = found.kept_wall_s, found.instead_wall_s
+                what = "falls" if has_s < had_s else "does not fall"
+                figures = f"their wall time {what}: {had_s / 3600:.2f} h published, {has_s / 3600:.2f} h would be sent"
+                self.hold(HeldMonth(*month, f"{fall}; {figures}", given, max(0, given - found.kept)))
+            else:
+                sites = ", ".join(sorted(self._sites[month]))
+                cause = (
+                    f"{count_of(given, 'job')} published under the name {sites}, and {found.waiting} more"
+                    f" waiting{self._changes}"
+                )
+                self.hold(HeldMonth(*month, cause, given, given + found.waiting))
 
     def would_decrease(
         self,

@@ -12,12 +12,11 @@ from functools import cache, partial
 from threading import Event
 from typing import NamedTuple
 
-from arcacct import __version__
 from arcacct.database import incarnation, schema
 from arcacct.database.connection import Connection, DatabaseError, translated
 from arcacct.database.incarnation import MEANING, DatabaseMismatch
 from arcacct.errors import ArcacctError, FiguresHeld
-from arcacct.publishing import cursors, held, ledger, safeguard, sent, summaries, target_months
+from arcacct.publishing import cursors, held, kept_records, ledger, safeguard, sent, summaries, target_months
 from arcacct.publishing.context import RunContext, RunDeadline, RunSummary
 from arcacct.publishing.cursors import Cursor
 from arcacct.publishing.delivery import Delivery, LazySender, MessageSink
@@ -69,7 +68,7 @@ def open_cursor(ctx: RunContext, since: int | None) -> Cursor:
 
     ``since`` (UTC seconds) resets it, too, if it is earlier than the target's start.
     """
-    found = cursors.cursor(ctx.publishing, ctx.block) or _taken_over(ctx)
+    found = cursors.cursor(ctx.publishing, ctx.block) or taken_over(ctx.plugin, ctx.publishing, ctx.summary)
     # A lost or older ledger may not know the start that it had.
     remembered = remembered_start(ctx.accounting, ctx.block)
     if remembered is not None and found is not None:
@@ -96,22 +95,22 @@ def open_cursor(ctx: RunContext, since: int | None) -> Cursor:
     return begun
 
 
-def _taken_over(ctx: RunContext) -> Cursor | None:
+def taken_over(plugin: TargetPlugin, publishing: Connection, summary: RunSummary) -> Cursor | None:
     """Return the cursor of the only unconfigured target that went to the same receiver; ``None``: not just one."""
-    configured = {one.block for one in ctx.plugin.settings.targets}
-    kind = ctx.block.partition(":")[0]
+    configured, block = {one.block for one in plugin.settings.targets}, plugin.target.block
+    kind = block.partition(":")[0]
     candidates = [
-        block
-        for block, destination in sent.destinations(ctx.publishing).items()
-        if destination == ctx.plugin.target.url and block not in configured and block.startswith(f"{kind}:")
+        former
+        for former, destination in sent.destinations(publishing).items()
+        if destination == plugin.target.url and former not in configured and former.startswith(f"{kind}:")
     ]
     if len(candidates) != 1:
         return None
     (old,) = candidates
-    ctx.summary.note(f"continues where [{old}] stopped: it went to the same receiver and is not configured any more")
-    found = cursors.cursor(ctx.publishing, old)
-    cursors.rename_target(ctx.publishing, old, ctx.block)
-    return None if found is None else found._replace(target=ctx.block)
+    summary.note(f"continues where [{old}] stopped: it went to the same receiver and is not configured any more")
+    found = cursors.cursor(publishing, old)
+    cursors.rename_target(publishing, old, block)
+    return None if found is None else found._replace(target=block)
 
 
 def first_start(
@@ -248,7 +247,7 @@ class TargetRun:
         if self._is_whole:
             self._prove(ctx)
             if ctx.guard.held and self._has_records(ctx):
-                held.set_waiting(ctx.publishing, block, self._circumstances(ctx), ctx.guard.waiting)
+                kept_records.note(ctx)
         self._finish(ctx, error)
         return TargetResult(self._target.name, self.summary, error)
 
@@ -263,9 +262,9 @@ class TargetRun:
         target_months.set_held(
             ctx.publishing, self._target.block, holding, self._healed(ctx, period) if self._is_whole else ()
         )
-        if holding:
+        if ctx.guard.held or not self._months_of(ctx, period).isdisjoint(target_months.held(ctx.known)):
             # These records were found by their end times: their places in the log are unknown.
-            held.forget_waiting(ctx.publishing, self._target.block)
+            kept_records.forget(ctx.publishing, self._target.block)
         return TargetResult(self._target.name, self.summary, error)
 
     def _healed(self, ctx: RunContext, period: Period) -> list[Month]:
@@ -289,6 +288,9 @@ class TargetRun:
         """Return the context of the run, from the present ledger. It first stores an operator's acceptance."""
         publishing, block = self._both.publishing, self._target.block
         life = schema.incarnation(self._both.accounting)
+        # A target under another name begins with what the ledger has under the former one.
+        if cursors.cursor(publishing, block) is None:
+            taken_over(self._plugin, publishing, self.summary)
         names = safeguard.former_names(publishing, self._plugin)
         if self._options.former_names == "keep":
             target_months.decide(publishing, block, names, KEPT, self._options.who)
@@ -390,9 +392,9 @@ class TargetRun:
             self._add_passed_over(ctx, by_kind, begin, horizon)
         waiting = None
         if walks and not is_changed and doubt is None and not ctx.guard.accepts_any:
-            waiting = held.waiting(ctx.publishing, block, self._circumstances(ctx))
+            waiting = kept_records.take_over(ctx, start.last_seq)
         if waiting is None:
-            held.forget_waiting(ctx.publishing, block)
+            kept_records.forget(ctx.publishing, block)
         router = RecordRouter(ctx, delivery, waiting=waiting) if self._has_records(ctx) else None
         self._say_families(ctx)
         # Send sums before records: the records move the cursor, and every touched month must be handled by then.
@@ -512,11 +514,6 @@ class TargetRun:
             safeguard.set_selection(ctx.publishing, block, "FullScanSelection", chosen)
         elif walked not in (None, chosen):
             safeguard.set_selection(ctx.publishing, block, "FullScanSelection", {})
-
-    def _circumstances(self, ctx: RunContext) -> held.Circumstances:
-        """Return the circumstances by which this run decides which records wait."""
-        of: list[object] = [__version__, ctx.incarnation, self._plugin.message_format, ctx.guard.mistyped_sites]
-        return held.Circumstances(of, ctx.months.keys(), ctx.message_format_of)
 
     def _has_records(self, ctx: RunContext) -> bool:
         """Whether the target is or ever was sent records of jobs."""

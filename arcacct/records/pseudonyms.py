@@ -97,6 +97,11 @@ def pseudonymised(con: Connection, record_ids: Sequence[int]) -> set[int]:
     return {record_id for (record_id,) in rows}
 
 
+def count_pseudonymised(con: Connection) -> int:
+    """Return the number of records with pseudonyms."""
+    return int(con.execute("SELECT count(*) FROM PseudonymisedRecords").fetchone()[0])
+
+
 def closed_months(con: Connection) -> set[tuple[int, int]]:
     """Return the months with pseudonyms, as ``(2026, 11)``: their sums have other keys than the sent ones."""
     return {divmod(month, 100) for (month,) in con.execute("SELECT Month FROM PseudonymisedMonths")}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import calendar
+import json
 import time
 from array import array
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
@@ -500,6 +501,16 @@ def places_of(con: Connection, job_ids: Sequence[str], seq: int, horizon: int) -
         )
         found.extend(place for (place,) in rows)
     return found
+
+
+def are_logged(con: Connection, spans: Sequence[Sequence[int]]) -> bool:
+    """Whether FinishedLog still has all places of these spans: the first and the last of each."""
+    query = (
+        "SELECT total((SELECT count(*) FROM FinishedLog WHERE Seq BETWEEN json_extract(value, '$[0]') AND"
+        " json_extract(value, '$[1]'))) FROM json_each(?)"
+    )
+    (found,) = con.execute(query, (json.dumps(spans),)).fetchone()
+    return bool(found == sum(last - first + 1 for first, last in spans))
 
 
 def highest_place(con: Connection, horizon: int) -> int:

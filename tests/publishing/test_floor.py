@@ -121,6 +121,14 @@ def test_a_database_begun_anew_lowers_nothing(sums) -> None:
     assert agrees(sums)
 
 
+def test_a_target_under_another_name_keeps_its_figures_from_the_first_run_on(sums) -> None:
+    """Its first run compares with what the receiver was sent under the former name."""
+    new_life(sums)
+    sums.record(*jobs(1))
+    sums.configure(SUMMARIES.replace("apel:a", "apel:new"))
+    assert_held(sums, "41 jobs published, 1 in the database now", figures={JUNE_2024: (41, 4100)})
+
+
 def test_new_jobs_do_not_hide_that_old_ones_are_gone(sums) -> None:
     """In another life as many new jobs as were lost prove nothing: what was published is missing all the same."""
     con = access.open_publishing(sums.settings.places)

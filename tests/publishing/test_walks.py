@@ -15,9 +15,12 @@ from histories import JOBS, NUMBERS, PLAY
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from publishing_site import DAY_S, JUNE, Job, at_apel, at_sgas
-from publishing_world import FINE, Fault, World
+from publishing_world import EVERYTHING, FINE, Fault, World
 
 from arcacct.database import access, incarnation
+from arcacct.errors import FiguresHeld
+from arcacct.publishing.delivery import PlannedSender
+from arcacct.publishing.kept_records import KeptRecords
 from arcacct.publishing.target_run import Databases, RunOptions, TargetResult, TargetRun
 from arcacct.targets import plugins
 
@@ -140,7 +143,11 @@ class Counted:
         for con in both:
             con.set_progress_handler(self._count, 20)
         (plugin,) = plugins(world.site.settings, target)
-        TargetRun(plugin, both, RunOptions(now=True, since=since, dry_run=True)).publish(begun.horizon)
+        options = RunOptions(
+            now=True, since=since, dry_run=True, make_sender=lambda plugin: PlannedSender(plugin.sender, None, plugin)
+        )
+        outcome = TargetRun(plugin, both, options).publish(begun.horizon)
+        assert outcome.error is None or isinstance(outcome.error, FiguresHeld), outcome.error
         for con in both:
             con.set_progress_handler(None, 0)
             con.close()
@@ -185,3 +192,67 @@ def test_a_month_on_hold_costs_what_waits(worlds) -> None:
         assert "under the name ONE" in str(outcome.error)
 
     assert costs[1] < 1.5 * costs[0] + 500, costs
+
+
+@pytest.mark.parametrize("target", ["sgas:s", "apel:jobs"])
+def test_a_month_on_hold_costs_nothing_while_nothing_changes(worlds, target) -> None:
+    """A mistyped filter keeps 20 jobs at the receiver, and 400: a run after the one that found them costs the same."""
+    costs = []
+    for world, count in zip(worlds, (20, 400), strict=True):
+        world.begin()
+        world.record(*(Job(f"j{number}", JUNE + number) for number in range(count)))
+        assert all(one.error is None for one in world.publish())
+        world.site.configure(re.sub("(targeturl=.*\n)", r"\1vofilter=cms\n", TARGETS))
+        errors = [str(one.error) for one in world.publish()]
+        assert all(f"{count} would be changed, moved or removed without proof" in error for error in errors)
+        costs.append(Counted().of(world, 1, target))
+        assert [str(one.error) for one in world.publish()] == errors
+
+    # It looks whether the log still has their places.
+    assert costs[1] - costs[0] < 10 * 380, costs
+
+
+DROPPED = (
+    "INSERT INTO HeldRecords (Target, JobID, RecordID, Seq, EndTime, State, Reason, Since)"
+    " VALUES ('arex/jura/apel:jobs', 'b', 1, 1, 1, 'dropped', 'an operator wants it never sent', 1)"
+)
+
+
+@pytest.mark.parametrize("change", ["dropped", "pseudonym", "deleted", "republished"])
+def test_records_of_a_month_on_hold_are_checked_again_after_a_change(worlds, change) -> None:
+    """An operator drops one, or its user is forgotten, or it is deleted, or the month is sent again with the filter."""
+    world, _other = worlds
+    world.begin()
+    world.record(*(Job(name, JUNE + number) for number, name in enumerate("abc")))
+    world.publish()
+    world.choose("cms")
+    for _ in range(2):
+        assert "3 jobs published, and 3 would be changed" in apel_error(world)
+
+    if change == "deleted":
+        world.delete("b")
+    elif change == "republished":
+        world.republish(EVERYTHING)
+    else:
+        open_one = access.open_publishing if change == "dropped" else access.open_accounting
+        con = open_one(world.here)
+        con.execute(DROPPED if change == "dropped" else "INSERT INTO PseudonymisedRecords VALUES (2)")
+        con.close()
+    kept = 3 if change == "republished" else 2
+    assert f"3 jobs published, and {kept} would be changed" in apel_error(world)
+    published = 2 if change == "deleted" else 3
+    assert f"{published} jobs published, and {kept} would be changed" in apel_error(world)
+
+
+def apel_error(world: World) -> str:
+    """The error of a run of the target at APEL."""
+    (outcome,) = [one for one in world.publish() if one.target == "apel:jobs"]
+    return str(outcome.error)
+
+
+def test_places_in_the_log_are_noted_as_spans() -> None:
+    """Those of an earlier run and of this one; each is counted once."""
+    noted = KeptRecords(noted=[(2, 4), (8, 8)])
+    assert [place for place in range(10) if noted.is_noted(place)] == [2, 3, 4, 8]
+    noted.places |= {1, 5, 7, 11}
+    assert noted.spans() == [(1, 5), (7, 8), (11, 11)]

@@ -38,4 +38,7 @@ DROP TABLE AcceptedDecreases;
 DROP TABLE UnfinishedMonths;
 DROP TABLE RefusedSummaries;
 DROP TABLE UncertainMonths;
+
+-- A run now notes more about the records of held months; the first one after the upgrade reads the whole log.
+DELETE FROM DBConfig WHERE KeyName GLOB 'WAITING_RECORDS *';
 CREATE INDEX MonthDecisions_IDX ON MonthDecisions (Target, Year, Month);
