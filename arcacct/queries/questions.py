@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from calendar import timegm
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
@@ -633,34 +634,66 @@ def kept_parts(
         columns = columns - {"FQANID"} | {"FQAN"}
     if selection.extra or selection.submitted_after_s is not None or {"wait", "walltime"} & set(keys):
         return None
-    for kept in _KEPT:
-        periods = _periods(selection, is_daily=kept.is_daily)
-        told = (
-            columns <= kept.extra_columns and (kept.is_daily or "day" not in keys) and (kept.has_details or not details)
-        )
-        if told and periods is not None:
-            with one_state(con):
-                found = _kept(con, kept, selection, keys, periods)
-                return [*found, *_uncounted(con, selection, keys)] if everything else found
-    return None
+    possible = [
+        (kept, periods)
+        for kept in _KEPT
+        if columns <= kept.extra_columns
+        and (kept.is_daily or "day" not in keys)
+        and (kept.has_details or not details)
+        and (periods := _periods(selection, is_daily=kept.is_daily)) is not None
+    ]
+    if not possible:
+        return None
+    kept, periods = min(possible, key=lambda one: one[1].edges_s)
+    with one_state(con):
+        found = _kept(con, kept, selection, keys, periods)
+        return [*found, *_uncounted(con, selection, keys)] if everything else found
 
 
-def _periods(selection: Selection, *, is_daily: bool) -> tuple[int | None, int | None] | None:
-    """The whole periods ``[first, before)`` that a selection means; ``None`` when it means parts of some."""
+class _Periods(NamedTuple):
+    """The periods ``[first, before)`` of kept sums that are next to a selection; ``None``: no bound."""
+
+    first: int | None
+    before: int | None
+    edges: tuple[tuple[int, int, int], ...]
+    """Ends ``[from_s, before_s)`` of jobs that the periods lack (1), or have and the selection has not (-1)."""
+
+    @property
+    def edges_s(self) -> int:
+        """How long the edges are together."""
+        return sum(before_s - from_s for from_s, before_s, _sign in self.edges)
+
+
+def _periods(selection: Selection, *, is_daily: bool) -> _Periods | None:
+    """The periods that are next to a selection; ``None`` if it is quicker to read its jobs than those of the edges."""
     after = None if selection.after_s is None else selection.after_s + 1
     until = None if selection.until_s is None else selection.until_s + 1
-    firsts = [bound for bound in (after, selection.from_s) if bound is not None]
-    befores = [bound for bound in (until, selection.before_s) if bound is not None]
-    periods: list[int | None] = []
-    for bound in (max(firsts, default=None), min(befores, default=None)):
+    from_s = max((bound for bound in (after, selection.from_s) if bound is not None), default=None)
+    before_s = min((bound for bound in (until, selection.before_s) if bound is not None), default=None)
+    numbers, edges = list[int | None](), list[tuple[int, int, int]]()
+    for bound, sign in ((from_s, -1), (before_s, 1)):
         if bound is None:
-            periods.append(None)
+            numbers.append(None)
             continue
-        year, month, *rest = time.gmtime(bound)[:6]
-        if rest[-3:] != [0, 0, 0] or (rest[0] != 1 and not is_daily):
-            return None
-        periods.append(bound // _DAY_S if is_daily else year * 100 + month)
-    return periods[0], periods[1]
+        year, month = time.gmtime(bound)[:2]
+        if is_daily:
+            starts_s = [day * _DAY_S for day in (bound // _DAY_S, bound // _DAY_S + 1)]
+        else:
+            starts_s = [timegm((year, month, 1, 0, 0, 0)), timegm((year + month // 12, month % 12 + 1, 1, 0, 0, 0))]
+        start_s = min(starts_s, key=lambda start_s: abs(start_s - bound))
+        numbers.append(start_s // _DAY_S if is_daily else _month_number(start_s))
+        if start_s < bound:
+            edges.append((start_s, bound, sign))
+        elif start_s > bound:
+            edges.append((bound, start_s, -sign))
+    found = _Periods(numbers[0], numbers[1], tuple(edges))
+    is_short = from_s is not None and before_s is not None and 2 * found.edges_s > before_s - from_s
+    return None if edges and is_short else found
+
+
+def _month_number(second: int) -> int:
+    year, month = time.gmtime(second)[:2]
+    return year * 100 + month
 
 
 def _kept(
@@ -668,27 +701,39 @@ def _kept(
     kept: _KeptSums,
     selection: Selection,
     keys: Sequence[str],
-    periods: tuple[int | None, int | None],
+    periods: _Periods,
 ) -> list[UsagePart]:
-    conditions, values = ["1"], list[object]()
-    for comparison, period in zip((">=", "<"), periods, strict=True):
-        if period is not None:
-            conditions.append(f"{kept.period} {comparison} ?")
-            values.append(period)
-    conditions += _named(selection, values, fqan="nullif(FQAN, '')")
+    named = list[object]()
+    condition = " AND ".join(["1", *_named(selection, named, fqan="nullif(FQAN, '')")])
+    bounds = [
+        (comparison, period)
+        for comparison, period in ((">=", periods.first), ("<", periods.before))
+        if period is not None
+    ]
+    where = " AND ".join([*(f"Kept.{kept.period} {comparison} ?" for comparison, _period in bounds), condition])
+    whole_periods = [period for _comparison, period in bounds]
     changed = "SELECT RecordID FROM FinishedLog WHERE Seq > (SELECT Seq FROM UsageCursor)"
     if kept.contribution != "CellID":
         changed += " UNION SELECT RecordID FROM JobUsageShares WHERE MonthID IS NULL"
-    gone = (
-        f"({changed}) AS Changed CROSS JOIN JobUsageShares ON JobUsageShares.RecordID = Changed.RecordID"
-        f" CROSS JOIN {kept.rows} AS Kept ON Kept.{kept.number} = JobUsageShares.{kept.contribution}"
+    kept_of_job = f" CROSS JOIN {kept.rows} AS Kept ON Kept.{kept.number} = JobUsageShares.{kept.contribution}"
+    gone = f"({changed}) AS Changed CROSS JOIN JobUsageShares USING (RecordID){kept_of_job}"
+    # A job of the edges is found by its cell, which has an index of ends.
+    edge = (
+        "(SELECT CellID FROM MonthlyUsage WHERE Month = ?) AS Cells CROSS JOIN JobUsageShares"
+        f" ON JobUsageShares.CellID = Cells.CellID AND EndTime >= ? AND EndTime < ?{kept_of_job}"
     )
     volumes = ("Kept.StageIn", "Kept.StageOut") if kept.has_details else ("0", "0")
     amounts = ("Kept.Wall", "Kept.Cpu", *volumes, "Kept.NoWall", "Kept.NoCpu", "Kept.WallNoCpu")
-    taken = [amount.replace("Kept.", "-JobUsageShares.") for amount in amounts]
-    where = " AND ".join(conditions)
-    found = _rows_of_kept(con, kept, keys, f"{kept.rows} AS Kept", ("Kept.Jobs", *amounts), where, values)
-    found += _rows_of_kept(con, kept, keys, gone, ("-1", *taken), where, values)
+    added = ("1", *(amount.replace("Kept.", "JobUsageShares.") for amount in amounts))
+    taken = [f"-{amount}" for amount in added]
+    found = _rows_of_kept(
+        con, kept, keys, f"{kept.rows} AS Kept", ("Kept.Jobs", *amounts), where, [*whole_periods, *named]
+    )
+    for from_s, before_s, sign in periods.edges:
+        values: list[object] = [_month_number(from_s), from_s, before_s, *named]
+        found += _rows_of_kept(con, kept, keys, edge, added if sign > 0 else taken, condition, values)
+    ended, values = _in_time(selection, "JobUsageShares.EndTime")
+    found += _rows_of_kept(con, kept, keys, gone, taken, " AND ".join([*ended, condition]), [*values, *named])
     now, values = _where(con, selection, by_time=False)
     found += _parts_of_some(con, keys, changed, f"{now} AND {_COUNTED}", values)
     return [*found, *_without_cores(con, keys, changed, f"{now} AND {_COUNTED}", values)] if "cores" in keys else found
@@ -770,15 +815,15 @@ def names(con: Connection, kind: str, prefix: str) -> list[str]:
     return [shown(name) for (name,) in rows]
 
 
+def _in_time(selection: Selection, column: str = "EndTime") -> tuple[list[str], list[object]]:
+    bounds = ((">", selection.after_s), ("<=", selection.until_s), (">=", selection.from_s), ("<", selection.before_s))
+    given = [(comparison, bound) for comparison, bound in bounds if bound is not None]
+    return [f"{column} {comparison} ?" for comparison, _bound in given], [bound for _comparison, bound in given]
+
+
 def _where(con: Connection, selection: Selection, *, by_time: bool = True) -> tuple[str, list[object]]:
     """The conditions of a selection; the time range first, and only it by index when there is one (``by_time``)."""
-    conditions: list[str] = []
-    values: list[object] = []
-    bounds = ((">", selection.after_s), ("<=", selection.until_s), (">=", selection.from_s), ("<", selection.before_s))
-    for comparison, bound in bounds:
-        if bound is not None:
-            conditions.append(f"{'' if by_time else '+'}EndTime {comparison} ?")
-            values.append(bound)
+    conditions, values = _in_time(selection, "EndTime" if by_time else "+EndTime")
     plus = "+" if conditions else ""
     version = schema_version(con)
     if selection.submitted_after_s is not None:

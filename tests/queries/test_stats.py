@@ -5,19 +5,22 @@ from __future__ import annotations
 import csv
 import io
 import json
+import random
 from collections import Counter
 from contextlib import closing
 
 import arex_corpus as corpus
 import pytest
 import stored_jobs
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from installed import arcacct
 from stored_jobs import END_S
 
-from arcacct.database.access import initialise, open_accounting, read_accounting
+from arcacct.database.access import initialise, open_accounting, read_accounting, writing
 from arcacct.queries import questions
 from arcacct.queries.questions import Selection
-from arcacct.queries.usage import usage
+from arcacct.queries.usage import NEEDS, UsageTable, usage
 from arcacct.records.usage import update_breakdown, update_monthly
 
 EXPECTED = corpus.AREX / "expected"
@@ -133,6 +136,106 @@ def test_usage_by_vo_is_what_the_jobs_add_up_to(ours) -> None:
     assert found["cpu_efficiency"] == round(cpu_s / core_s, 4)
 
 
+def of_each_job(con, selection: Selection, by: tuple[str, ...], **options: bool) -> UsageTable:
+    """The answer from every job: no sum tells of the time of submission."""
+    return usage(con, selection._replace(submitted_after_s=-1), by, **{"details": False, **options})
+
+
+FIRSTS = (1_790_812_800, 1_793_491_200, 1_796_083_200)
+"""The first seconds of October, November and December 2026."""
+
+
+@pytest.fixture(scope="module")
+def kept_sums(tmp_path_factory):
+    """Two years of jobs, many at the ends of periods: counted, waiting for a sum, changed and deleted since."""
+    here = corpus.place(tmp_path_factory.mktemp("kept"))
+    initialise(here)
+    chance = random.Random(2026)
+    ends = [first + seconds for first in FIRSTS for seconds in (-86_401, -86_400, -1, 0, 1, 43_200, 86_399, 86_400)]
+    ends += [chance.randrange(FIRSTS[0] - 60_000_000, FIRSTS[2]) for _ in range(150)]
+    # Not every one is counted everywhere: by queue, wall time, cores, and status.
+    jobs = [
+        stored_jobs.job(number, end_s=end_s, status=chance.choice(["completed", "failed", "aborted"]))._replace(
+            queue=chance.choice(["short", "long"]), wall_s=chance.choice([None, 7, 3500]), core_count=number % 2 + 1
+        )
+        for number, end_s in enumerate(ends * 2)
+    ]
+    chance.shuffle(jobs)
+    with closing(open_accounting(here)) as con:
+        stored_jobs.add(con, here, *jobs[:200])
+        update_monthly(con, here)
+        update_breakdown(con, here, everything=True)
+        stored_jobs.add(con, here, *jobs[200:260])
+        update_monthly(con, here)
+        stored_jobs.add(con, here, *jobs[260:])
+        with writing(con, here):
+            con.execute("DELETE FROM AAR WHERE RecordID % 17 = 0")
+            con.execute("UPDATE AAR SET EndTime = EndTime - 40000000, QueueID = 1 WHERE RecordID % 13 = 0")
+        yield con
+
+
+@settings(max_examples=400, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@given(
+    first=st.one_of(st.none(), st.sampled_from(FIRSTS), st.integers(FIRSTS[0] - 60_000_000, FIRSTS[2])),
+    length_s=st.one_of(
+        st.none(), st.sampled_from([86_400, 2_678_400, 2_592_000, 31_536_000]), st.integers(0, 60_000_000)
+    ),
+    shift_s=st.sampled_from([-86_400, -1, 0, 1, 43_199]),
+    by=st.lists(st.sampled_from([*NEEDS]), min_size=1, max_size=3, unique=True),
+    is_arcctl=st.booleans(),
+    details=st.booleans(),
+    everything=st.booleans(),
+    queues=st.sampled_from([(), ("short",)]),
+)
+def test_any_interval_has_the_sums_of_its_jobs(
+    kept_sums, first, length_s, shift_s, by, is_arcctl, details, everything, queues
+) -> None:
+    """In arcctl's form, ``(after, until]``, as in ours, ``[from, before)``, whatever periods the sums are kept by."""
+    first = None if first is None else first + shift_s
+    before = None if length_s is None else (FIRSTS[1] if first is None else first) + length_s
+    selection = Selection(after_s=first, until_s=before) if is_arcctl else Selection(from_s=first, before_s=before)
+    selection = selection._replace(queues=queues)
+    answered = usage(kept_sums, selection, by, details=details, active=everything)
+    assert answered == of_each_job(kept_sums, selection, tuple(by), details=details, active=everything)
+    where = "".join(
+        f" AND EndTime {comparison} {bound}"
+        for comparison, bound in ((">" if is_arcctl else ">=", first), ("<=" if is_arcctl else "<", before))
+        if bound is not None
+    )
+    if not queues and (everything or "status" in by):
+        (jobs,) = kept_sums.execute(f"SELECT count(*) FROM AccountedAAR WHERE 1{where}").fetchone()
+        assert answered.total[len(by)] == jobs
+
+
+def test_an_interval_of_arcctl_is_answered_from_sums(kept_sums) -> None:
+    """`-b MONTH -e MONTH` begins and ends one second later than the sums do: no other job is read for it."""
+    october = Selection(after_s=FIRSTS[0], until_s=FIRSTS[1])
+    for keys in (("vo",), ("user_dn", "queue"), ("day",), ("node_names",)):
+        kept = questions.kept_parts(kept_sums, october, keys, details=True, everything=False)
+        assert kept is not None
+    assert (
+        questions.kept_parts(kept_sums, Selection(after_s=5, until_s=9), ("vo",), details=True, everything=False)
+        is None
+    )
+
+
+def test_an_interval_has_the_pruned_jobs_that_ended_in_it(tmp_path) -> None:
+    """Those that `db prune` moved into an archive stay in the sums, and so in what is taken of them."""
+    here = corpus.place(tmp_path)
+    initialise(here)
+    ends = [FIRSTS[0], FIRSTS[0] + 1, FIRSTS[1], FIRSTS[1] + 1]
+    with closing(open_accounting(here)) as con:
+        stored_jobs.add(con, here, *(stored_jobs.job(number, end_s=end_s) for number, end_s in enumerate(ends)))
+        update_monthly(con, here)
+        update_breakdown(con, here, everything=True)
+        with writing(con, here):
+            con.execute("DELETE FROM AAR WHERE RecordID <= 2")
+            con.execute("DELETE FROM FinishedLog WHERE RecordID <= 2")
+        for by in ("month", "day", "user", "host"):
+            october = usage(con, Selection(after_s=FIRSTS[0], until_s=FIRSTS[1]), (by,), details=False)
+            assert october.total[1] == 2, by
+
+
 BY = ["month", "vo", "group", "role", "user", "endpoint", "benchmark", "infrastructure", "cores"]
 
 
@@ -141,8 +244,7 @@ def test_monthly_sums_and_single_jobs_agree(ours, by) -> None:
     """What is answered from the monthly sums is what counting every job answers."""
     with closing(read_accounting(corpus.place(ours.control))) as con:
         quick = usage(con, Selection(), (by, "month"), details=False)
-        # A bound within a month: every job is read.
-        slow = usage(con, Selection(after_s=1), (by, "month"), details=False)
+        slow = of_each_job(con, Selection(), (by, "month"))
 
     assert quick == slow
     assert len(quick.rows) > 0
@@ -196,7 +298,7 @@ def test_jobs_without_cores_are_not_among_those_with_one(tmp_path) -> None:
         update_breakdown(con, here, everything=True)
         update_monthly(con, here)
         kept = usage(con, Selection(), ("cores", "vo"), details=False)
-        each = usage(con, Selection(after_s=1), ("cores", "vo"), details=False)
+        each = of_each_job(con, Selection(), ("cores", "vo"))
 
     assert new == kept == each
     assert [row[:3] for row in kept.rows] == [(None, "atlas", 1), ("1", "atlas", 1), ("8", "atlas", 1)]
