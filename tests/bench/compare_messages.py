@@ -3,9 +3,10 @@ Whether two checkouts send the same records and sums, byte for byte: ``python te
 
 Each is a checkout of arcacct, such as a worktree of an older commit; both run with the interpreter that runs this.
 They publish the same generated histories and the jobs of real A-REX services to nine targets of every kind: odd values,
-corrections, deletions, and receivers that are busy or refuse some records among them. Compared are each record and sum
-that a receiver accepts, in the order of their versions; what surrounds them in a message; what a run says; and the
-ledger's views. How many share a message may differ. Exits with 1 at a difference.
+corrections, deletions, and receivers that are busy or refuse some records among them; at last all is sent again.
+Compared are each record and sum that a receiver accepts, in the order of their versions; what surrounds them in a
+message; what a run says; and the ledger's views. How many share a message may differ. Exits with 1 at a difference.
+Both need to have what this file uses of arcacct.
 """
 
 from __future__ import annotations
@@ -150,6 +151,7 @@ def _publish(root: str, source: str, seed: int, file: str) -> None:
         clock[0] = max(clock[0], last_end + 2.0 * DAY_S)
         settings = _settings(folder)
         receivers = _Receivers()
+        options = target_run.RunOptions(now=True, since=1, make_sender=receivers.sender)
         for day in range(ROUNDS):
             # A message that found its receiver busy is sent again before any record changes: what was in it depends on
             # its size, which may differ.
@@ -157,12 +159,15 @@ def _publish(root: str, source: str, seed: int, file: str) -> None:
                 receivers.round = f"day {day}{' busy' if receivers.is_busy else ''}"
                 receivers.refuses = day % 2 == 1
                 for plugin in plugins(settings):
-                    options = target_run.RunOptions(now=True, since=1, make_sender=receivers.sender)
                     for one in run.publish(settings, [plugin], options):
                         receivers.finished(one)
             clock[0] += DAY_S
             with closing(access.open_accounting(here)) as con:
                 _change(con, chance)
+        receivers.round, receivers.refuses = "republish", False
+        for plugin in plugins(settings):
+            for one in run.republish(settings, [plugin], target_run.Period(0, int(clock[0])), options):
+                receivers.finished(one)
         with closing(sqlite3.connect(here.publishing_database)) as con:
             ledger = [f"ledger {row!r}" for row in chain.from_iterable(map(con.execute, LEDGER))]
         lines = [line.replace(name, "") for line in sorted([*receivers.lines, *receivers.around, *ledger])]
