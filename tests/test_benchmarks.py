@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pathlib
+import shutil
 import subprocess
 import sys
 
@@ -53,3 +54,29 @@ def test_a_run_that_sent_nothing_is_not_quoted(tmp_path, exit_code, connections,
     costs = [[Cost(1.0, 1.0, 50.0, code) for _ in made] for code, made in zip((0, exit_code), connections, strict=True)]
 
     assert note_of(Turns(*costs), connections, tmp_path / "ours.log") == note
+
+
+@pytest.mark.parametrize(
+    ("file", "old", "new", "told"),
+    [
+        pytest.param("options.py", 'messages("50", ', 'messages("7", ', "the same", id="other messages"),
+        pytest.param("usage_record.py", "GlobalJobId", "GlobalJobID", "DIFFERENCES", id="other records"),
+    ],
+)
+def test_two_checkouts_are_compared_by_their_records(tmp_path, file, old, new, told) -> None:
+    """How many records share a message is no difference; one byte of a record is."""
+    root = BENCH.parents[1]
+    shutil.copytree(root / "arcacct", tmp_path / "arcacct")
+    for name in ("schema", "etc", "tests"):
+        (tmp_path / name).symlink_to(root / name)
+    changed = tmp_path / "arcacct/targets/sgas" / file
+    text = changed.read_text()
+    assert old in text
+    changed.write_text(text.replace(old, new))
+
+    options = ["--seeds", "1", "--sources", "arex"]
+    command = [sys.executable, str(BENCH / "compare_messages.py"), str(root), str(tmp_path), *options]
+    run = subprocess.run(command, capture_output=True, text=True, check=False)
+
+    assert told in run.stdout, run.stderr
+    assert run.returncode == (told != "the same")

@@ -1,16 +1,18 @@
 """
-Whether this checkout sends what another one does, byte for byte: ``python tests/bench/compare_messages.py OTHER``.
+Whether two checkouts send the same records and sums, byte for byte: ``python tests/bench/compare_messages.py OLD NEW``.
 
-``OTHER`` is a checkout of arcacct with a ``venv`` in which it is installed. Both publish the same generated histories
-and the jobs of real A-REX services to nine targets of every kind: odd values, corrections, deletions and receivers that
-refuse some messages among them. Compared are the messages, what a run says, and every row of the ledger.
+Each is a checkout of arcacct, such as a worktree of an older commit; both run with the interpreter that runs this.
+They publish the same generated histories and the jobs of real A-REX services to nine targets of every kind: odd values,
+corrections, deletions, and receivers that are busy or refuse some records among them; at last all is sent again.
+Compared are each record and sum that a receiver accepts, in the order of their versions; what surrounds them in a
+message; what a run says; and the ledger's views. How many share a message may differ. Exits with 1 at a difference.
+Both need to have what this file uses of arcacct.
 """
 
 from __future__ import annotations
 
 import argparse
 import hashlib
-import json
 import os
 import pathlib
 import random
@@ -20,10 +22,12 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections import Counter
+from collections.abc import Iterator
 from contextlib import closing, suppress
+from itertools import chain, zip_longest
 from typing import Any
 
-HERE = pathlib.Path(__file__).resolve().parent
 DAY_S = 86_400
 NOW = 1_786_000_000
 JOBS, ROUNDS, CHANGES = 700, 5, 60
@@ -64,35 +68,72 @@ TEXTS = [
     "/slash/id", "\u202eabc", "y" * 3000, "/atlas/x/Role=NULL/Capability=NULL",
 ]  # fmt: skip
 NAMES = ("jobname", "nodenames", "clienthost", "localuser", "benchmark", "lrms")
-NEVER_THE_SAME = ("DBConfig", "MessageBytes", "NewJobHashes", "JobHashes")
-"""Tables of the ledger that have random numbers, or that are another form of what the others have."""
+LEDGER = (
+    (
+        "SELECT target, kind, origin, job_id, end_time, receiver_key, is_neutralised, notes FROM v1_publications"
+        " WHERE state = 'accepted' AND job_id IS NOT NULL"
+    ),
+    (
+        "SELECT target, kind, origin, sum(record_count) FROM v1_publications"
+        " WHERE state = 'accepted' AND job_id IS NULL GROUP BY 1, 2, 3"
+    ),
+    "SELECT * FROM v1_quarantine",
+)
+BUSY, REFUSED = 5_000, 65_000
+"""A receiver is busy below the one number of a text, and refuses it above the other; see `_lot`."""
+SHOWN = 5
+"""Differences of a history that are printed."""
+_CHILD = "ARCACCT_COMPARED"
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
-    parser.add_argument("other", type=pathlib.Path, help="another checkout, with a venv")
+    parser.add_argument("old", type=pathlib.Path, help="a checkout")
+    parser.add_argument("new", type=pathlib.Path, help="the other one")
     parser.add_argument("--seeds", type=int, default=3, help="how many histories of each source")
+    parser.add_argument("--sources", nargs="+", choices=SOURCES, default=SOURCES, help="which jobs; default: all")
+    parser.add_argument("--keep", type=pathlib.Path, metavar="DIR", help="write what both sent into files, for diff")
     args = parser.parse_args()
     different = 0
-    for source in SOURCES:
-        for seed in range(1, args.seeds + 1):
-            found = [_history(root, source, seed) for root in (HERE.parents[1], args.other.resolve())]
-            different += found[0] != found[1]
-            print(source, seed, "the same" if found[0] == found[1] else f"DIFFERENT: {found}", flush=True)
+    with tempfile.TemporaryDirectory() as name:
+        folder = args.keep or pathlib.Path(name)
+        folder.mkdir(exist_ok=True)
+        for source in args.sources:
+            for seed in range(1, args.seeds + 1):
+                sent = [
+                    _sent(root.resolve(), source, seed, folder / f"{source}-{seed}-{which}.txt")
+                    for which, root in (("old", args.old), ("new", args.new))
+                ]
+                found = [*_differences(*sent)]
+                different += len(found)
+                told = f"{len(found)} DIFFERENCES" if found else f"the same {len(sent[0])} lines"
+                print(source, seed, *found[:SHOWN], told, sep="\n  ", flush=True)
     sys.exit(different > 0)
 
 
-def _history(root: pathlib.Path, source: str, seed: int) -> str:
-    """What a checkout sends, in a process of its own: counts and a digest."""
-    program = f"import sys; sys.path[:0] = {[str(root), str(HERE), str(HERE.parent / 'support')]}\n"
-    program += f"import compare_messages; compare_messages.publish({source!r}, {seed})"
-    command = [str(root / "venv/bin/python"), "-c", program]
-    environment = {**os.environ, "PYTHONHASHSEED": "0"}
-    return subprocess.run(command, check=True, env=environment, stdout=subprocess.PIPE, text=True).stdout.strip()
+def _sent(root: pathlib.Path, source: str, seed: int, file: pathlib.Path) -> list[str]:
+    """What a checkout sends, found in a process of its own: a line for each thing that is compared."""
+    command = [sys.executable, "-P", __file__, str(root), source, str(seed), str(file.absolute())]
+    subprocess.run(command, check=True, env={**os.environ, "PYTHONHASHSEED": "0", _CHILD: "1"})
+    return file.read_text(encoding="utf-8").splitlines()
 
 
-def publish(source: str, seed: int) -> None:
-    """Publish one history in rounds, a day apart; print how much was sent, and a digest of all of it."""
+def _differences(old: list[str], new: list[str]) -> Iterator[str]:
+    """Lines that only one side has, in pairs; each from a little before where it begins to differ."""
+    missing, added = ([*(Counter(one) - Counter(other)).elements()] for one, other in ((old, new), (new, old)))
+    for pair in zip_longest(missing, added, fillvalue=""):
+        begin = next((at for at, (one, other) in enumerate(zip(*pair, strict=False)) if one != other), 0) - 60
+        for side, line in zip("-+", pair, strict=True):
+            if line:
+                yield f"{side} {line[:60]} ... {line[max(60, begin) :][:160]}"
+
+
+def _publish(root: str, source: str, seed: int, file: str) -> None:
+    """Publish one history in rounds, a day apart, and write what is compared into a file."""
+    sys.path[:0] = [root, f"{root}/tests/bench", f"{root}/tests/support"]
+    import arcacct
+
+    assert arcacct.__file__ == f"{root}/arcacct/__init__.py", arcacct.__file__
     from arcacct.database import access
     from arcacct.publishing import run, target_run
     from arcacct.targets import plugins
@@ -105,27 +146,33 @@ def publish(source: str, seed: int) -> None:
     with tempfile.TemporaryDirectory() as name:
         folder, chance = pathlib.Path(name), random.Random(seed)
         here = _jobs(folder / "control", source, seed)
+        with closing(access.open_accounting(here)) as con:
+            (last_end,) = con.execute("SELECT max(EndTime) FROM AAR").fetchone()
+        clock[0] = max(clock[0], last_end + 2.0 * DAY_S)
         settings = _settings(folder)
         receivers = _Receivers()
-        said: list[Any] = []
+        options = target_run.RunOptions(now=True, since=1, make_sender=receivers.sender)
         for day in range(ROUNDS):
-            receivers.refuses = day % 2 == 1
-            for plugin in plugins(settings):
-                options = target_run.RunOptions(now=True, since=1, make_sender=receivers.sender)
-                for one in run.publish(settings, [plugin], options):
-                    found = one.summary
-                    said.append((one.target, found.sent, found.notes, str(one.error), found.quarantined))
+            # A message that found its receiver busy is sent again before any record changes: what was in it depends on
+            # its size, which may differ.
+            for receivers.is_busy in (True, False) if day % 2 else (False,):
+                receivers.round = f"day {day}{' busy' if receivers.is_busy else ''}"
+                receivers.refuses = day % 2 == 1
+                for plugin in plugins(settings):
+                    for one in run.publish(settings, [plugin], options):
+                        receivers.finished(one)
             clock[0] += DAY_S
             with closing(access.open_accounting(here)) as con:
                 _change(con, chance)
+        receivers.round, receivers.refuses = "republish", False
+        for plugin in plugins(settings):
+            for one in run.republish(settings, [plugin], target_run.Period(0, int(clock[0])), options):
+                receivers.finished(one)
         with closing(sqlite3.connect(here.publishing_database)) as con:
-            ledger = _ledger(con)
-        whole = repr((said, receivers.heard, ledger)).replace(name, "")
-        for life in {row for row in ledger["Lives"] if row}:
-            whole = whole.replace(life, "")
-    records = sum(len(one[-2]) for one in receivers.heard)
-    digest = hashlib.sha256(whole.encode("utf-8", "surrogatepass")).hexdigest()
-    print(json.dumps({"messages": len(receivers.heard), "records": records, "sha256": digest}))
+            ledger = [f"ledger {row!r}" for row in chain.from_iterable(map(con.execute, LEDGER))]
+        lines = [line.replace(name, "") for line in sorted([*receivers.lines, *receivers.around, *ledger])]
+    assert receivers.around, "nothing was sent"
+    pathlib.Path(file).write_text("\n".join(lines), encoding="utf-8")
 
 
 def _jobs(control: pathlib.Path, source: str, seed: int) -> Any:
@@ -168,11 +215,15 @@ def _settings(folder: pathlib.Path) -> Any:
 
 
 class _Receivers:
-    """Receivers that note all messages; while ``refuses`` is set they refuse some, by their bytes."""
+    """Receivers that note what they accept; while ``refuses`` is set they refuse some records, by their text."""
 
     def __init__(self) -> None:
-        self.heard: list[tuple[Any, ...]] = []
-        self.refuses = False
+        self.lines: list[str] = []
+        self.around: set[str] = set()
+        """What surrounds the records of the messages, however many these are."""
+        self.refuses = self.is_busy = False
+        self.round = ""
+        self._versions = Counter[tuple[str, ...]]()
 
     def sender(self, plugin: Any) -> Any:
         """For `RunOptions.make_sender`."""
@@ -184,19 +235,40 @@ class _Receivers:
             destination = plugin.target.url
 
             def send(self, message: Any) -> Any:
-                records, sums = tuple(map(tuple, message.records)), tuple(map(tuple, message.sums))
-                head = message.message_format, message.origin, message.seq, message.digest, message.data
-                receivers.heard.append((plugin.target.name, *head, records, sums))
-                lot = hashlib.sha256(message.data).digest()[0] if receivers.refuses else 255
-                if lot < 20:
+                text = message.data.decode("utf-8")
+                texts = plugin.envelope(message.message_format).cut(text)
+                if receivers.is_busy and _lot(texts[0]) < BUSY:
                     return Answer(Outcome.TRY_LATER, 503, "busy")
-                if lot < 60:
+                if receivers.refuses and any(_lot(one) > REFUSED for one in texts):
                     return Answer(Outcome.RECORDS_REFUSED, 500, "no")
+                receivers.accept(plugin, message, text, texts)
                 if not plugin.returns_row_ids:
                     return Answer(Outcome.ACCEPTED, 200, receiver_id="1")
                 return Answer(Outcome.ACCEPTED, 200, receiver_rows={one.key: _row(one.key) for one in message.records})
 
         return OfTarget()
+
+    def accept(self, plugin: Any, message: Any, text: str, texts: list[str]) -> None:
+        """Note each record and sum with the number of its version, and what surrounds them."""
+        envelope = plugin.envelope(message.message_format)
+        parts = [*message.records, *message.sums] or [None] * len(texts)
+        head = f"{self.round} {plugin.target.name} {message.message_format} {message.origin}"
+        self.around.add(f"{head} {len(parts) == len(texts)} {text.replace(envelope.between.join(texts), '...')!r}")
+        for part, one in zip(parts, texts, strict=False):
+            version = (plugin.target.name, message.message_format, getattr(part, "key", ""))
+            self._versions[version] += 1
+            self.lines.append(f"{head} {version[2]} version {self._versions[version]}: {one!r}")
+
+    def finished(self, run: Any) -> None:
+        """Note what the run of a target says."""
+        found = run.summary
+        sent = {kind: counts.records for kind, counts in found.sent.items()}
+        self.lines.append(f"{self.round} {run.target} said {sent} {found.notes} {run.error} {found.quarantined}")
+
+
+def _lot(text: str) -> int:
+    """A number below 65,536 that a text always has."""
+    return int.from_bytes(hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()[:2], "big")
 
 
 def _row(key: str) -> str:
@@ -248,14 +320,8 @@ def _change(con: sqlite3.Connection, chance: random.Random) -> None:
     con.execute("COMMIT")
 
 
-def _ledger(con: sqlite3.Connection) -> dict[str, list[str]]:
-    """The rows of every table, and of the view that third parties read."""
-    tables = con.execute("SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite%' ORDER BY 1")
-    names = [name for (name,) in tables if name not in NEVER_THE_SAME]
-    found = {name: sorted(map(repr, con.execute(f"SELECT * FROM {name}"))) for name in [*names, "v1_publications"]}
-    found["Lives"] = sorted({str(life) for (life,) in con.execute("SELECT Incarnation FROM Targets")})
-    return found
-
-
 if __name__ == "__main__":
-    main()
+    if _CHILD in os.environ:
+        _publish(sys.argv[1], sys.argv[2], int(sys.argv[3]), sys.argv[4])
+    else:
+        main()
