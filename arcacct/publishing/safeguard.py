@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 from arcacct.database.connection import Connection
 from arcacct.database.durable import transaction
 from arcacct.errors import FiguresHeld
+from arcacct.publishing import held_texts
 from arcacct.publishing.kept_records import KeptRecords
 from arcacct.publishing.ledger import SentVersion
-from arcacct.publishing.ledger_rows import Month, month_name, month_of
+from arcacct.publishing.ledger_rows import Month, month_of
 from arcacct.publishing.sent import is_same
 from arcacct.publishing.target_months import AcceptedDecreases, HeldMonth
 from arcacct.records.model import AAR
-from arcacct.wording import count_of
 
 if TYPE_CHECKING:
     from arcacct.publishing.plugin import TargetPlugin
@@ -129,13 +129,6 @@ def set_selection(con: Connection, target: str, column: str, selection: Mapping[
 
 
 Selection = Mapping[str, object]
-_WAYS_OUT = (
-    "publishing resumes automatically once the jobs are restored (`arcacct sweep`, `arcacct import`, `arcacct db"
-    " restore`) or the configuration is fixed; `arcacct publish {options}` sends the current figures of the database"
-)
-
-
-_WAS_LOST = " (was the database lost, restored or exchanged?)"
 
 
 class DecreaseGuard:
@@ -162,9 +155,9 @@ class DecreaseGuard:
         self._accepted = accepted
         self._folded = folded
         self._life_seq = life_seq
-        self._changes = changes(proven, selection)
+        self._changes = held_texts.changes(proven, selection)
         places = {name: selection[name] for name in ("gocdb_name", "lrms_host") if name in selection}
-        self._names_changed = bool(changes(proven, places))
+        self._names_changed = bool(held_texts.changes(proven, places))
         self.filter_changed = proven is not None and proven.get("vofilter") != selection["vofilter"]
         """Whether the selected VOs differ from those when nothing was held last."""
         self._published_jobs: Counter[Month] = Counter()
@@ -180,10 +173,7 @@ class DecreaseGuard:
         is_proven = proven is not None and proven.get("gocdb_name") == selection.get("gocdb_name")
         self._first = self._first_months() if is_proven else {}
         self._elsewhere: dict[tuple[Month, str], bool] = {}
-        self._amounts: dict[Month, list[list[object]]] = {}
-        for kind, given in enumerate((given_jobs, given_sums)):
-            for place, amount in sorted(given.items()):
-                self._amounts.setdefault((place.year, place.month), []).append([kind, *place[:2], *amount])
+        self._given = (given_jobs, given_sums)
         self.kept: dict[Month, KeptRecords] = {}
         """
         The records of the log that hold months.
@@ -201,7 +191,12 @@ class DecreaseGuard:
 
     def amounts(self, month: Month) -> list[list[object]]:
         """Return the published amounts of a month by place, as JSON values."""
-        return self._amounts.get(month, [])
+        return [
+            [*place[:2], *amount]
+            for given in self._given
+            for place, amount in sorted(given.items())
+            if (place.year, place.month) == month
+        ]
 
     def hold_former_names(self, former: Mapping[Month, Sequence[str]], target: str) -> None:
         """
@@ -211,15 +206,10 @@ class DecreaseGuard:
         """
         if not self._names_changed:
             return
-        publish = f"`arcacct publish --target {target} --former-names"
-        remedy = (
-            f"if that was a mistake, correct it, and publishing resumes; if not, {publish} move` sends zeros under the"
-            f" former names and these months under the new ones, {publish} keep` leaves them as they are"
-        )
         for month, names in former.items():
             if month not in self._accepted.open:
-                cause = f"published under the name {' and '.join(names)}{self._changes}"
-                published = self._published[month]
+                cause, published = held_texts.former_names(names, self._changes), self._published[month]
+                remedy = held_texts.remedy_of_former_names(target)
                 self.hold(HeldMonth(*month, cause, published, published, remedy=remedy))
 
     def may_stay(self, month: Month, names: Sequence[str]) -> bool:
@@ -346,20 +336,10 @@ class DecreaseGuard:
             found = self._asked.get(month, KeptRecords()) + self.kept.get(month, KeptRecords())
             given = self._published_jobs.get(month, found.kept)
             if found.kept:
-                fall = (
-                    f"{count_of(given, 'job')} published, and {found.kept} would be changed, moved or removed without"
-                    f" proof: {found.why}{self._changes}"
-                )
-                had_s, has_s = found.kept_wall_s, found.instead_wall_s
-                what = "falls" if has_s < had_s else "does not fall"
-                figures = f"their wall time {what}: {had_s / 3600:.2f} h published, {has_s / 3600:.2f} h would be sent"
-                self.hold(HeldMonth(*month, f"{fall}; {figures}", given, max(0, given - found.kept)))
+                cause = held_texts.kept_records(given, found, self._changes)
+                self.hold(HeldMonth(*month, cause, given, max(0, given - found.kept)))
             else:
-                sites = ", ".join(sorted(self._sites[month]))
-                cause = (
-                    f"{count_of(given, 'job')} published under the name {sites}, and {found.waiting} more"
-                    f" waiting{self._changes}"
-                )
+                cause = held_texts.waiting_records(given, found.waiting, self._sites[month], self._changes)
                 self.hold(HeldMonth(*month, cause, given, given + found.waiting))
 
     def would_decrease(
@@ -385,23 +365,15 @@ class DecreaseGuard:
         ]
         if not fallen:
             return False
-        jobs, wall_s = (sum(had.jobs for _, had, _ in fallen), sum(had.wall_s or 0 for _, had, _ in fallen))
-        now, now_s = (sum(has.jobs for *_, has in fallen), sum(has.wall_s or 0 for *_, has in fallen))
-        # With another selection the excluded jobs are still in the database.
-        where = "would be sent now" if self._changes else "in the database now"
-        names = sorted(site for site in self._sites.get(month, ()) if self._folded(site) not in ("", self._site))
-        under = f" under the name {', '.join(names)}" if names and self._site else ""
-        figures = f"{count_of(jobs, 'job')} published{under}, {now} {where}"
-        if now >= jobs:
-            had_h, has_h = f"{wall_s / 3600:.1f} h", f"{now_s / 3600:.1f} h"
-            if had_h == has_h:
-                had_h, has_h = f"{wall_s} s", f"{now_s} s"
-            figures = f"{had_h} of wall time published{under}, {has_h} {where}"
-        hosts = sorted({place.submit_host for place, *_ in fallen})
+        had = Amount(sum(had.jobs for _, had, _ in fallen), sum(had.wall_s or 0 for _, had, _ in fallen))
+        has = Amount(sum(has.jobs for *_, has in fallen), sum(has.wall_s or 0 for *_, has in fallen))
+        sites = self._sites.get(month, ()) if self._site else ()
+        names = sorted(site for site in sites if self._folded(site) not in ("", self._site))
         # In another incarnation of the database jobs are missing, whatever their names.
-        is_renamed = under and not any(map(self.was_mistyped, names))
-        why = self._changes or ("; the name is another one now" if is_renamed else _WAS_LOST)
-        self.hold(HeldMonth(*month, f"{figures} ({', '.join(hosts)}): nothing logged explains it{why}", jobs, now))
+        is_renamed = bool(names) and not any(map(self.was_mistyped, names))
+        hosts = {place.submit_host for place, *_ in fallen}
+        cause = held_texts.decrease(had, has, names, hosts, self._changes, is_renamed=is_renamed)
+        self.hold(HeldMonth(*month, cause, had.jobs, has.jobs))
         return True
 
     def _by_place(self, amounts: Mapping[CountingKey, Amount]) -> dict[CountingKey, Amount]:
@@ -434,39 +406,7 @@ class DecreaseGuard:
 
     def error(self) -> FiguresHeld | None:
         """Return the error of a run with held months; ``None`` if there are none."""
-        return FiguresHeld(held_text(*sorted(self.held.values()))) if self.held else None
-
-
-def held_text(*months: HeldMonth) -> str:
-    """
-    Return ``2026-11 is held: 41 jobs published, 1 in the database now: ...``, then the ways out.
-
-    Months with the same cause are named together.
-    """
-    causes: dict[str, list[Month]] = {}
-    for one in months:
-        causes.setdefault(one.cause, []).append((one.year, one.month))
-    text = [f"{month_names(found)} {'are' if found[1:] else 'is'} held: {cause}" for cause, found in causes.items()]
-    text += dict.fromkeys(one.remedy for one in months if one.remedy)
-    fallen = [month_name((one.year, one.month)) for one in months if not one.remedy]
-    if fallen:
-        text.append(_WAYS_OUT.format(options=" ".join(f"--accept-lower {name}" for name in fallen)))
-    return "; ".join(text)
-
-
-def month_names(months: Iterable[Month]) -> str:
-    """Return ``2026-08 and 2026-11``, and ``2026-08 to 2026-11`` for three or more months that follow each other."""
-    runs: list[list[Month]] = []
-    for year, month in sorted(months):
-        if runs and runs[-1][-1] == (year - (month == 1), (month - 2) % 12 + 1):
-            runs[-1].append((year, month))
-        else:
-            runs.append([(year, month)])
-    names: list[str] = []
-    for run in runs:
-        names += [f"{month_name(run[0])} to {month_name(run[-1])}"] if run[2:] else map(month_name, run)
-    *others, last = names
-    return f"{', '.join(others)} and {last}" if others else last
+        return FiguresHeld(held_texts.held_text(*sorted(self.held.values()))) if self.held else None
 
 
 def _fell(given: Amount, found: Amount, left: Amount) -> bool:
@@ -475,21 +415,3 @@ def _fell(given: Amount, found: Amount, left: Amount) -> bool:
     if given.wall_s is None or found.wall_s is None or left.wall_s is None:
         return False
     return found.wall_s < given.wall_s - left.wall_s
-
-
-def changes(proven: Selection | None, selection: Selection) -> str:
-    """Describe the changes of a target's selection in words; empty if there are none."""
-    if proven is None:
-        return ""
-    words = [
-        f"{name} was {_shown(proven[name])} and is {_shown(value)}"
-        for name, value in selection.items()
-        if name in proven and proven[name] != value
-    ]
-    return f"; since then {' and '.join(words)}" if words else ""
-
-
-def _shown(value: object) -> str:
-    if isinstance(value, list | tuple):
-        return ", ".join(map(str, value)) or "not set"
-    return "not set" if value in (None, "") else str(value)

@@ -12,9 +12,9 @@ from arcacct.database.access import writing
 from arcacct.database.connection import Connection
 from arcacct.database.durable import transaction
 from arcacct.publishing import ledger, target_months
+from arcacct.publishing.held_texts import changes
 from arcacct.publishing.ledger_rows import Month, month_name, recent_months
 from arcacct.publishing.plugin import TargetPlugin
-from arcacct.publishing.safeguard import changes
 from arcacct.records import batch_jobs, usage
 from arcacct.records.model import endpoint_host
 from arcacct.records.reader import LAST_SECOND

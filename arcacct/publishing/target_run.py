@@ -16,7 +16,17 @@ from arcacct.database import incarnation, schema
 from arcacct.database.connection import Connection, DatabaseError, translated
 from arcacct.database.incarnation import MEANING, DatabaseMismatch
 from arcacct.errors import ArcacctError, FiguresHeld
-from arcacct.publishing import cursors, held, kept_records, ledger, safeguard, sent, summaries, target_months
+from arcacct.publishing import (
+    cursors,
+    held,
+    held_texts,
+    kept_records,
+    ledger,
+    safeguard,
+    sent,
+    summaries,
+    target_months,
+)
 from arcacct.publishing.context import RunContext, RunDeadline, RunSummary
 from arcacct.publishing.cursors import Cursor
 from arcacct.publishing.delivery import Delivery, LazySender, MessageSink
@@ -460,11 +470,7 @@ class TargetRun:
     def _hold_unknown(self, ctx: RunContext, month: Month, jobs: int | None) -> None:
         """Hold a month that a lost ledger may have known better; ``jobs``: its number of jobs, ``None`` if unknown."""
         here = summaries.jobs_here(ctx, month)
-        change = f"{'unknown' if jobs is None else jobs} -> {count_of(here, 'job')}: both databases were restored, and"
-        why = "the replaced ledger says that the receiver has more"
-        if jobs is None:
-            why = "neither knows the later publications: the receiver may have more"
-        ctx.guard.hold(HeldMonth(*month, f"{change} {why}", jobs or 0, here))
+        ctx.guard.hold(HeldMonth(*month, held_texts.unknown(jobs, here), jobs or 0, here))
 
     def _say_families(self, ctx: RunContext) -> None:
         """Report which recent months keep another kind of messages than the configured one."""

@@ -17,8 +17,8 @@ from arcacct.config.values import Thresholds
 from arcacct.database import durable
 from arcacct.database.incarnation import MEANING, DatabaseMismatch
 from arcacct.errors import ConfigError, CredentialError, FiguresHeld, TargetBusy
+from arcacct.publishing.held_texts import held_text, month_names
 from arcacct.publishing.ledger_rows import iso, month_name
-from arcacct.publishing.safeguard import held_text, month_names
 from arcacct.publishing.selection import NOT_SELECTED
 from arcacct.queries.health import (
     CRITICAL,

@@ -27,11 +27,11 @@ from arcacct.database.location import fence
 from arcacct.errors import InputError, StoreError
 from arcacct.publishing import cursors, held, ledger, safeguard, sent, target_months
 from arcacct.publishing.former_publisher import former_publisher
+from arcacct.publishing.held_texts import held_text
 from arcacct.publishing.ledger import COUNTS, SentSum
 from arcacct.publishing.ledger_rows import Month, iso, month_bounds, month_name
 from arcacct.publishing.plugin import TargetPlugin
 from arcacct.publishing.records import surplus, surplus_records
-from arcacct.publishing.safeguard import held_text
 from arcacct.publishing.selection import is_start_known, names_in_doubt
 from arcacct.publishing.summaries import unsettled
 from arcacct.publishing.target_months import DECLINED, KEPT

@@ -20,11 +20,11 @@ from arcacct.database.connection import Connection
 from arcacct.publishing import sent, target_months
 from arcacct.publishing.context import RunSummary
 from arcacct.publishing.former_publisher import FormerPublisher, former_publisher
+from arcacct.publishing.held_texts import month_names
 from arcacct.publishing.ledger import COUNTS, SentSum
 from arcacct.publishing.ledger_rows import Month, month_bounds, month_name, month_of, recent_months
 from arcacct.publishing.plugin import TargetPlugin
 from arcacct.publishing.run import publishing_lock
-from arcacct.publishing.safeguard import month_names
 from arcacct.publishing.summaries import summed
 from arcacct.publishing.target_months import DECLINED, SWITCHED
 from arcacct.records import reader, usage
