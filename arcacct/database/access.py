@@ -197,7 +197,8 @@ def _for_the_ledger(con: Connection) -> Connection:
     con.execute("PRAGMA synchronous = FULL")
     # One writer for as long as a run takes: without SQLite's own checkpoints a million records make gigabytes of WAL.
     con.execute("PRAGMA wal_autocheckpoint = 1000")
-    # 8 MB, not 2: jobs are looked up by hashes, which stand anywhere, and the same ones twice within a moment.
+    # 8 MB, not 2: jobs are looked up by the ends of their JobIDs, which stand anywhere, and the same ones twice within
+    # a moment.
     con.execute("PRAGMA cache_size = -8000")
     return con
 

@@ -27,31 +27,20 @@ from arcacct.files.safe_open import TEMPORARY, open_directory
 
 
 _TURN = Lock()
-_taken_back = 0
-
-
-def count_rolled_back() -> int:
-    """How many transactions of this process were rolled back: what was cached during them may be wrong."""
-    return _taken_back
 
 
 @contextmanager
 def transaction(con: Connection) -> Iterator[None]:
     """All or nothing, and on disk afterwards."""
-    global _taken_back  # noqa: PLW0603
     # Threads that publish side by side wait here: SQLite lets one write at a time, and the others sleep and try.
     with _TURN:
         con.execute("BEGIN IMMEDIATE")
         try:
-            try:
-                yield
-            except BaseException:
-                con.execute("ROLLBACK")
-                raise
-            con.execute("COMMIT")
+            yield
         except BaseException:
-            _taken_back += 1
+            con.execute("ROLLBACK")
             raise
+        con.execute("COMMIT")
 
 
 # The header of a database file, read without SQLite: whose it is, and whether SQLite may open it (INVARIANTS 1).

@@ -29,11 +29,9 @@ _NEWEST = 1000
 _SLICE = 100_000
 _TEXTS = {
     "Targets": ("Target", "Incarnation", "LastGoodSelection", "FullScanSelection", "LastError"),
-    "Messages": ("Target", "Kind", "Digest", "Destination", "Answer", "ReceiverID"),
-    "Jobs": ("JobID",),
+    "Messages": ("Target", "Kind", "Digest", "Destination", "Answer", "ReceiverID", "KeyPrefix"),
     "SentNames": ("Names", "Site", "SubmitHost"),
-    "KeyTemplates": ("Template",),
-    "SentRecords": ("KeyRest", "Notes"),
+    "SentRecords": ("JobID", "KeyRest", "Notes"),
     "SentSummaries": ("Target", "Kind", "Key", "Site", "SubmitHost"),
     "HeldRecords": ("Target", "JobID", "Reason"),
     "TargetMonths": ("Target", "Kind", "Incarnation", "Refusals"),
@@ -148,9 +146,9 @@ def given(con: Connection) -> list[str]:
     """Return a line for each published total that differs from the records of its accepted messages."""
     rows = con.execute(
         "WITH Change (PublishedTotalID, Jobs, Wall) AS ("
-        " SELECT PublishedTotalID, 1, ifnull(Record.Wall, 0) FROM SentRows AS Record JOIN Messages USING (MessageID)"
+        " SELECT PublishedTotalID, 1, ifnull(Record.Wall, 0) FROM SentRecords AS Record JOIN Messages USING (MessageID)"
         " WHERE State = 'accepted' AND PublishedTotalID IS NOT NULL AND length(Record.Digest) > 0"
-        " UNION ALL SELECT ReplacedID, -1, -ifnull(ReplacedWall, 0) FROM SentRows AS Record"
+        " UNION ALL SELECT ReplacedID, -1, -ifnull(ReplacedWall, 0) FROM SentRecords AS Record"
         " JOIN Messages USING (MessageID) WHERE State = 'accepted' AND ReplacedID IS NOT NULL)"
         " SELECT PublishedTotals.Target, Year, Month, PublishedTotals.Jobs, PublishedTotals.Wall,"
         " total(Change.Jobs), total(Change.Wall) FROM PublishedTotals"

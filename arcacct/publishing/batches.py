@@ -207,7 +207,7 @@ class RecordBatcher:
         Returns False if only the receiver's administrator can remove it.
         """
         for old in known:
-            record = _retracted(job_id, old)
+            record = _retracted(job_id, aar, old)
             if not self._keeps_first:
                 self._summary.note_record(
                     job_id, f"was published and is not any more: it is sent again with zeros ({old.key})", old.key
@@ -277,7 +277,7 @@ class RecordBatcher:
                     f"was published as another record ({old.key}): that one is sent again with zeros",
                     old.key,
                 )
-                self.withdraw(_retracted(aar.job_id, old), aar)
+                self.withdraw(_retracted(aar.job_id, aar, old), aar)
         self._collect(text, group, record if notes is None else record._replace(notes=notes))
 
     def _is_replacement(self, aar: AAR, record: SentRecord, known: Sequence[SentVersion]) -> bool:
@@ -371,11 +371,11 @@ def _why_gone(aar: AAR) -> str:
     return f"the job is held or excluded here ({aar.held})" if aar.held else "the job is not published any more"
 
 
-def _retracted(job_id: str, old: SentVersion) -> SentRecord:
+def _retracted(job_id: str, aar: AAR | None, old: SentVersion) -> SentRecord:
     """Return what the ledger notes of a job that is sent with zeros, or that the receiver should not have any more."""
     return SentRecord(
-        job_id, old.record_id, 0, old.end_time, b"", old.key, replaced_id=old.total_id, replaced_wall_s=old.wall_s,
-        total_id=old.total_id,
+        job_id, 0 if aar is None else aar.record_id, 0, old.end_time, b"", old.key, replaced_id=old.total_id,
+        replaced_wall_s=old.wall_s, total_id=old.total_id,
     )  # fmt: skip
 
 

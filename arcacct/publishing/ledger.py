@@ -6,6 +6,7 @@ import json
 import time
 import zlib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
+from os.path import commonprefix
 from typing import NamedTuple
 
 from arcacct.database.connection import Connection
@@ -35,6 +36,7 @@ class SentRecord(NamedTuple):
 
     job_id: str
     record_id: int
+    """In the accounting database; 0 if that has no such record, or if it was read from the ledger."""
     seq: int
     """0 if it is republished or was read from the ledger."""
     end_time: int
@@ -106,7 +108,6 @@ class SentVersion(NamedTuple):
     key: str
     digest: bytes
     end_time: int
-    record_id: int
     total_id: int | None = None
     """The row of `PublishedTotals` that counts it."""
     wall_s: int = 0
@@ -132,10 +133,10 @@ class HeldRecord(NamedTuple):
 _MESSAGE_COLUMNS = "Kind, Origin, Seq, Destination, EmpaID, Digest, RecordCount"
 """The columns of Messages for a Message, between its id and its bytes."""
 _RECORD_COLUMNS = (
-    "JobID, RecordID, 0, EndTime, Record.Digest, Key, Notes, NULL, coalesce(Record.Wall, 0), ReplacedID,"
-    " coalesce(ReplacedWall, 0), Record.PublishedTotalID"
+    f"JobID, 0, 0, EndTime, Record.Digest, {ledger_rows.KEY}, Notes, NULL, coalesce(Wall, 0), ReplacedID,"
+    " coalesce(ReplacedWall, 0), PublishedTotalID"
 )
-"""The columns of `ledger_rows.of_messages` for a SentRecord. Its place in the log is not stored."""
+"""The columns of `ledger_rows.of_messages` for a SentRecord. Its number and its place in the log are not stored."""
 
 _REMOVED = "deleted by the administrator of the receiver"
 KEPT, OTHER = "0", "other"
@@ -201,18 +202,33 @@ def record_intent(
 def _inserted(
     con: Connection, target: str, messages: Sequence[Message], now: int, *, one_kind: bool, keep: bool
 ) -> list[Message]:
-    jobs = ledger_rows.job_numbers(con, (record for message in messages for record in message.records))
-    form_of, given = ledger_rows.KeyTemplates(con), _TotalIDs(con, target)
+    totals = _TotalIDs(con, target)
     written = []
     for message in messages:
+        prefix = _key_prefix(message.records)
         row = con.execute(
-            f"INSERT INTO Messages (Target, {_MESSAGE_COLUMNS}, State, Created, ByteCount)"
-            " VALUES (?, ?, ?, ?, ?, ?, ?, ?, 'sending', ?, ?)",
-            (target, *message[1:8], now, len(message.data)),
+            f"INSERT INTO Messages (Target, {_MESSAGE_COLUMNS}, State, Created, ByteCount, KeyPrefix)"
+            " VALUES (?, ?, ?, ?, ?, ?, ?, ?, 'sending', ?, ?, ?)",
+            (target, *message[1:8], now, len(message.data), prefix),
         )
         message_id = row.lastrowid or 0
         _store(con, message_id, message.data, pack=keep)
-        ledger_rows.add(con, message_id, message.records, [given.of(one) for one in message.records], jobs, form_of)
+        con.executemany(
+            "INSERT INTO SentRecords VALUES (?, ?, ?, ?, ?, nullif(?, ?3), ?, ?, ?, ?, ?)",
+            [
+                (
+                    message_id,
+                    position,
+                    one.job_id,
+                    *one[3:5],
+                    one.key[len(prefix) :],
+                    one.notes,
+                    totals.of(one),
+                    *one[8:11],
+                )
+                for position, one in enumerate(message.records)
+            ],
+        )
         if one_kind and message.records:
             # Set the kind before the answer, as for sums: a message that may have arrived decides the month's kind.
             months = {month_of(one.end_time) for one in message.records if one.digest}
@@ -226,6 +242,14 @@ def _inserted(
         )
         written.append(message._replace(message_id=message_id))
     return written
+
+
+def _key_prefix(records: Sequence[SentRecord]) -> str:
+    """Return what the keys of a message's records begin with: at most what comes before a JobID at the end."""
+    prefix = commonprefix([one.key for one in records])  # noqa: RUF071  texts, not paths
+    if records and records[0].key.endswith(records[0].job_id):
+        return prefix[: len(records[0].key) - len(records[0].job_id)]
+    return prefix
 
 
 class _TotalIDs:
@@ -292,7 +316,7 @@ def removed(con: Connection, target: str, job_id: str) -> None:
     with transaction(con):
         found = ledger_rows.of_jobs(
             con,
-            "Record.MessageID, Record.Position, PublishedTotalID, coalesce(Wall, 0), Key",
+            f"MessageID, Position, PublishedTotalID, coalesce(Wall, 0), {ledger_rows.KEY}",
             [job_id],
             "Target = ? AND State = 'accepted' AND length(Record.Digest) > 0",
             target,
@@ -303,8 +327,9 @@ def removed(con: Connection, target: str, job_id: str) -> None:
             [(wall_s, total_id) for *_place, total_id, wall_s, _key in {row[-1]: row for row in found}.values()],
         )
         con.executemany(
-            "UPDATE SentRecords SET Digest = x'', ReplacedID = NULL, ReplacedWall = NULL, Notes = ? WHERE Number = ?",
-            [(_REMOVED, ledger_rows.numbers(message_id)[0] + position) for message_id, position, *_rest in found],
+            "UPDATE SentRecords SET Digest = x'', ReplacedID = NULL, ReplacedWall = NULL, Notes = ?"
+            " WHERE MessageID = ? AND Position = ?",
+            [(_REMOVED, *place) for *place, _total_id, _wall_s, _key in found],
         )
         con.execute("DELETE FROM HeldRecords WHERE Target = ? AND JobID = ?", (target, job_id))
 
@@ -460,15 +485,14 @@ def _kept(
         if row is not None and one.replaced_id is not None
     ]
     before = ledger_rows.versions_before(con, target, again, message.message_id) if again else {}
-    update = "UPDATE SentRecords SET {} WHERE Number = ?"
+    update = "UPDATE SentRecords SET {} WHERE MessageID = ? AND Position = ?"
     kept = []
-    first, _behind = ledger_rows.numbers(message.message_id)
-    for number, (one, row) in enumerate(zip(message.records, rows, strict=True), first):
+    for position, (one, row) in enumerate(zip(message.records, rows, strict=True)):
         if row is None:
             continue
         if one.replaced_id is None:
             if row == OTHER or (unknown is not None and unknown.has(one, row)):
-                con.execute(update.format("Digest = ?"), (UNKNOWN_DIGEST, number))
+                con.execute(update.format("Digest = ?"), (UNKNOWN_DIGEST, message.message_id, position))
                 kept.append(one)
             continue
         old = before.get((one.job_id, one.key))
@@ -477,7 +501,7 @@ def _kept(
         # Store the earlier version: the receiver has that one, not the one that was sent.
         con.execute(
             update.format("(Digest, PublishedTotalID, Wall) = (?, ?, ?)"),
-            (old.digest, old.total_id, old.wall_s, number),
+            (old.digest, old.total_id, old.wall_s, message.message_id, position),
         )
         if old.digest != one.digest:
             kept.append(one)
@@ -494,10 +518,9 @@ def _count(con: Connection, message: Message) -> None:
         con.execute(
             f"UPDATE PublishedTotals SET IsSent = 1, Jobs = PublishedTotals.Jobs {sign} Change.Jobs, Wall ="
             f" PublishedTotals.Wall {sign} Change.Wall FROM"
-            f" (SELECT {place} AS Place, count(*) AS Jobs, sum({wall}) AS Wall FROM SentRecords WHERE Number >= ?"
-            f" AND Number < ? AND {counts} GROUP BY {place}) AS Change WHERE"
-            " PublishedTotals.PublishedTotalID = Change.Place",
-            ledger_rows.numbers(message.message_id),
+            f" (SELECT {place} AS Place, count(*) AS Jobs, sum({wall}) AS Wall FROM SentRecords WHERE MessageID = ?"
+            f" AND {counts} GROUP BY {place}) AS Change WHERE PublishedTotals.PublishedTotalID = Change.Place",
+            (message.message_id,),
         )
 
 
@@ -507,29 +530,26 @@ def _count_without(con: Connection, target: str, message_id: int) -> None:
 
     The newer message replaces the record's predecessor instead.
     """
-    for job_id, key, given, wall_s, before, before_s in con.execute(
-        "SELECT JobID, Key, PublishedTotalID, coalesce(Wall, 0), ReplacedID, coalesce(ReplacedWall, 0) FROM SentRows"
-        " WHERE Number >= ? AND Number < ? AND length(Digest) > 0",
-        ledger_rows.numbers(message_id),
-    ).fetchall():
+    for one in records_of(con, message_id).values():
         newer = ledger_rows.of_jobs(
             con,
-            "Record.MessageID, Record.Position, State",
-            [job_id],
-            "Target = ? AND Key = ? AND Record.MessageID > ? AND State IN ('accepted', 'sending') AND ReplacedID = ?",
-            *(target, key, message_id, given),
+            "MessageID, Position, State",
+            [one.job_id] if one.digest else [],
+            f"Target = ? AND {ledger_rows.KEY} = ? AND MessageID > ? AND State IN ('accepted', 'sending')"
+            " AND ReplacedID = ?",
+            *(target, one.key, message_id, one.total_id),
         )
         if not newer:
             continue
-        newer_id, position, state = newer[0]
+        *place, state = newer[0]
         con.execute(
-            "UPDATE SentRecords SET (ReplacedID, ReplacedWall) = (?, ?) WHERE Number = ?",
-            (before, before_s, ledger_rows.numbers(newer_id)[0] + position),
+            "UPDATE SentRecords SET (ReplacedID, ReplacedWall) = (?, ?) WHERE MessageID = ? AND Position = ?",
+            (one.replaced_id, one.replaced_wall_s, *place),
         )
         if state == "accepted":
             change = "UPDATE PublishedTotals SET Jobs = Jobs + ?, Wall = Wall + ? WHERE PublishedTotalID = ?"
-            con.execute(change, (1, wall_s, given))
-            con.execute(change, (-1, -before_s, before))
+            con.execute(change, (1, one.wall_s, one.total_id))
+            con.execute(change, (-1, -one.replaced_wall_s, one.replaced_id))
 
 
 def highest_row(con: Connection, target: str, kind: str) -> int:
@@ -548,10 +568,7 @@ def discard_unsent(con: Connection, message_ids: Sequence[int]) -> None:
     if not message_ids:
         return
     with transaction(con):
-        con.executemany(
-            "DELETE FROM SentRecords WHERE Number >= ? AND Number < ?", map(ledger_rows.numbers, message_ids)
-        )
-        for table in ("MessageBytes", "Messages"):
+        for table in ("SentRecords", "MessageBytes", "Messages"):
             con.executemany(f"DELETE FROM {table} WHERE MessageID = ?", [(one,) for one in message_ids])
 
 

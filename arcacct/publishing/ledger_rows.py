@@ -1,28 +1,17 @@
-"""
-How the ledger stores the records of messages: narrow rows that refer to jobs and keys by number. Also its formats of
-times and months.
-"""
+"""How the ledger finds the records of messages, by message and by job. Also its formats of times and months."""
 
 from __future__ import annotations
 
 import calendar
 import json
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
-from itertools import chain
 from operator import itemgetter
-from threading import local
-from typing import TYPE_CHECKING, Any, NamedTuple
-from zlib import crc32
+from typing import Any, NamedTuple
 
 from arcacct.database.connection import Connection
-from arcacct.database.durable import count_rolled_back
 from arcacct.records import reader
-
-if TYPE_CHECKING:
-    from arcacct.publishing.ledger import SentRecord
-
 
 # Times and months in UTC, as the ledger stores them and people read them.
 
@@ -82,21 +71,20 @@ def _month_of_day(day: int) -> Month:
     return time.gmtime(day * DAY_S)[:2]
 
 
-# How the ledger stores the records of messages: narrow rows that refer to jobs, and to common parts of keys, by number.
+# How the ledger stores the records of messages: one row each, found by its message or by its job.
 
 
 MANY = 500
 """The highest number of ids in one query."""
-POSITION_BITS = 20
-"""The bits of a record's number that contain its place in the message."""
-NEW_JOBS = 8192
-"""This many hashes of new jobs are collected before they are moved, sorted, to the others."""
-_ROWS = 50
-"""The rows of one INSERT. This costs two thirds of single INSERTs."""
-_FORMS = 1000
-"""The highest number of key templates. Further keys are stored whole."""
-_WHOLE = 1, "\3"
-"""The template of a key that is stored whole."""
+
+
+def key_of(message: str, record: str) -> str:
+    """Return the SQL expression for the receiver's key of a record: of rows of Messages and SentRecords."""
+    return f"{message}.KeyPrefix || coalesce({record}.KeyRest, {record}.JobID)"
+
+
+KEY = key_of("Messages", "Record")
+"""The receiver's key of a record, for `of_messages` and `of_jobs`."""
 
 
 class PreviousVersion(NamedTuple):
@@ -109,141 +97,42 @@ class PreviousVersion(NamedTuple):
     wall_s: int | None
 
 
-def numbers(message_id: int) -> tuple[int, int]:
-    """Return the first number of a message's records, and the first number after them."""
-    return message_id << POSITION_BITS, (message_id + 1) << POSITION_BITS
-
-
 def of_messages(columns: str, where: str) -> str:
     """
-    Return a SELECT of ``columns`` of Messages, Record (view SentRows) and PublishedTotals, with the condition
-    ``where``.
+    Return a SELECT of ``columns`` of Messages and Record (table SentRecords), with the condition ``where``.
 
     The parameters in ``columns`` and ``where`` must be numbered.
     """
-    return (
-        # CROSS makes SQLite start with the messages and then read their records.
-        f"SELECT {columns} FROM Messages CROSS JOIN SentRows AS Record ON Record.Number >= Messages.MessageID << 20"
-        " AND Record.Number < (Messages.MessageID + 1) << 20 LEFT JOIN PublishedTotals ON"
-        " PublishedTotals.PublishedTotalID = Record.PublishedTotalID"
-        f" WHERE {where}"
-    )
+    # CROSS makes SQLite start with the messages and then read their records.
+    return f"SELECT {columns} FROM Messages CROSS JOIN SentRecords AS Record USING (MessageID) WHERE {where}"
 
 
 def of_jobs(
-    con: Connection, columns: str, job_ids: Sequence[str], where: str, *values: object
+    con: Connection, columns: str, job_ids: Iterable[str], where: str, *values: object
 ) -> list[tuple[Any, ...]]:
     """
-    Return ``columns`` of Messages and Record (view SentRows) for each message with any of some jobs, oldest first.
+    Return ``columns`` of Messages and Record (table SentRecords) for each message with any of some jobs, oldest first.
 
     ``values`` are the parameters of ``where``, as ``?``. The number of jobs is not limited.
     """
     found: list[tuple[Any, ...]] = []
-    for start in range(0, len(job_ids), MANY):
-        some = job_ids[start : start + MANY]
-        # CROSS makes SQLite start with the jobs. Otherwise it reads every message that the target was ever sent.
-        if jobs := known_jobs(con, some).values():
-            rows = con.execute(
-                f"SELECT Record.MessageID, Record.Position, {columns} FROM SentRows AS Record CROSS JOIN Messages"
-                f" ON Messages.MessageID = Record.MessageID WHERE {where}"
-                f" AND Record.Job IN ({','.join('?' * len(jobs))})",
-                (*values, *jobs),
-            )
-            found += rows.fetchall()
+    asked = list(dict.fromkeys(job_ids))
+    for start in range(0, len(asked), MANY):
+        some = asked[start : start + MANY]
+        found += con.execute(
+            f"WITH Job (ID) AS (VALUES {','.join(['(?)'] * len(some))}) SELECT MessageID, Position, {columns} FROM Job"
+            # CROSS makes SQLite start with the jobs. Otherwise it reads every message that the target was ever sent.
+            f" CROSS JOIN SentRecords AS Record ON {same_job('Record.JobID', 'Job.ID')}"
+            f" CROSS JOIN Messages USING (MessageID) WHERE {where}",
+            (*some, *values),
+        )
     found.sort(key=itemgetter(0, 1))
     return [row[2:] for row in found]
 
 
-def known_jobs(con: Connection, job_ids: Sequence[str]) -> dict[str, int]:
-    """Return the numbers of the jobs that were ever in a message, by JobID."""
-    return _numbers_of(con).known(job_ids)
-
-
-class _JobNumbers:
-    """A cache of job numbers for one connection: no job is looked up twice, whether it was found or not."""
-
-    def __init__(self, con: Connection) -> None:
-        self._con = con
-        self._taken_back = count_rolled_back()
-        (self._last,) = con.execute("SELECT coalesce(max(Job), 0) FROM Jobs").fetchone()
-        """The last job at the last look. A job that was not found has a higher number or none."""
-        self._known: dict[str, int | None] = {}
-        self._record_ids: dict[int, int] = {}
-
-    def is_of(self, con: Connection) -> bool:
-        """Whether the cache is valid for a connection: it is not after a rollback, which removes added jobs."""
-        return self._con is con and self._taken_back == count_rolled_back()
-
-    def known(self, job_ids: Sequence[str]) -> dict[str, int]:
-        """Return the numbers of known jobs, as `known_jobs`."""
-        if len(self._known) > NEW_JOBS:
-            self._known, self._record_ids = {}, {}
-        self._read_newest()
-        known = self._known
-        self._look_up([job_id for job_id in job_ids if job_id not in known])
-        return {job_id: job for job_id in job_ids if (job := known[job_id]) is not None}
-
-    def add(self, record_ids: Mapping[str, int]) -> dict[str, int]:
-        """Add unknown jobs with their RecordIDs, in the caller's transaction; return their numbers."""
-        # `known` has read all jobs that others added, and no other process writes now.
-        numbered = range(self._last + 1, self._last + 1 + len(record_ids))
-        _insert(self._con, "Jobs", list(zip(numbered, record_ids, record_ids.values(), strict=True)))
-        _insert(self._con, "NewJobHashes", sorted(zip(_hashes(record_ids), numbered, strict=True)))
-        if numbered.start // NEW_JOBS != numbered.stop // NEW_JOBS:
-            self._con.execute("INSERT INTO JobHashes SELECT Hash, Job FROM NewJobHashes ORDER BY Hash, Job")
-            self._con.execute("DELETE FROM NewJobHashes")
-        added = dict(zip(record_ids, numbered, strict=True))
-        self._known.update(added)
-        self._record_ids.update(zip(numbered, record_ids.values(), strict=True))
-        self._last = numbered[-1]
-        return added
-
-    def renumber(self, record_ids: Mapping[str, int], jobs: Mapping[str, int]) -> None:
-        """Store changed RecordIDs of known jobs: each accounting database incarnation numbers its records anew."""
-        known = self._record_ids
-        moved = {
-            job: record_id
-            for job_id, job in jobs.items()
-            if (record_id := record_ids[job_id]) and record_id != known[job]
-        }
-        self._con.executemany("UPDATE Jobs SET RecordID = ? WHERE Job = ?", [(one, job) for job, one in moved.items()])
-        known.update(moved)
-
-    def _read_newest(self) -> None:
-        rows = self._con.execute("SELECT Job, JobID, RecordID FROM Jobs WHERE Job > ?", (self._last,)).fetchall()
-        for job, job_id, record_id in rows:
-            self._known[job_id] = self._last = job
-            self._record_ids[job] = record_id
-
-    def _look_up(self, job_ids: Sequence[str]) -> None:
-        for start in range(0, len(job_ids), MANY):
-            some = job_ids[start : start + MANY]
-            hashes, marks = _hashes(some), ",".join("?" * len(some))
-            rows = self._con.execute(
-                "SELECT JobID, Job, RecordID FROM Jobs WHERE Job IN (SELECT Job FROM NewJobHashes WHERE Hash IN"
-                f" ({marks}) UNION ALL SELECT Job FROM JobHashes WHERE Hash IN ({marks}))",
-                hashes + hashes,
-            ).fetchall()
-            self._known.update(dict.fromkeys(some))
-            # The rows can include other jobs with the same hash; they are cached, too.
-            self._known.update((job_id, job) for job_id, job, _record_id in rows)
-            self._record_ids.update((job, record_id) for _job_id, job, record_id in rows)
-
-
-class _Known(local):
-    """One cache for each thread, since each thread has its own connection."""
-
-    numbers: _JobNumbers | None = None
-
-
-_KNOWN = _Known()
-
-
-def _numbers_of(con: Connection) -> _JobNumbers:
-    numbers = _KNOWN.numbers
-    if numbers is None or not numbers.is_of(con):
-        numbers = _KNOWN.numbers = _JobNumbers(con)
-    return numbers
+def same_job(one: str, other: str) -> str:
+    """Return an SQL condition that two columns have one JobID. SentRecords is indexed by the ends of JobIDs."""
+    return f"substr({one}, -16) = substr({other}, -16) AND {one} = {other}"
 
 
 def versions_before(
@@ -254,9 +143,9 @@ def versions_before(
     rows_of: dict[int, list[str | None]] = {}
     for job_id, key, number, position, packed, *values in of_jobs(
         con,
-        "JobID, Key, Record.MessageID, Record.Position, ReceiverRows, Record.Digest, PublishedTotalID, Wall",
+        f"JobID, {KEY}, MessageID, Position, ReceiverRows, Record.Digest, PublishedTotalID, Wall",
         job_ids,
-        "Target = ? AND State = 'accepted' AND Record.MessageID < ?",
+        "Target = ? AND State = 'accepted' AND MessageID < ?",
         target,
         message_id,
     ):
@@ -291,128 +180,3 @@ def unpacked_rows(packed: str | None) -> list[str | None]:
         else:
             rows.append(row)
     return rows
-
-
-def _hashes(job_ids: Iterable[str]) -> list[int]:
-    # Signed numbers take four bytes.
-    return [crc32(job_id.encode()) - 2**31 for job_id in job_ids]
-
-
-def _insert(con: Connection, table: str, rows: Sequence[tuple[object, ...]]) -> None:
-    """Insert rows with values for all columns of a table."""
-    several = len(rows) - len(rows) % _ROWS
-    if rows:
-        row = f"({','.join('?' * len(rows[0]))})"
-        for start in range(0, several, _ROWS):
-            values = list(chain.from_iterable(rows[start : start + _ROWS]))
-            con.execute(f"INSERT INTO {table} VALUES {','.join([row] * _ROWS)}", values)
-        con.executemany(f"INSERT INTO {table} VALUES {row}", rows[several:])
-
-
-def add(
-    con: Connection,
-    message_id: int,
-    records: Sequence[SentRecord],
-    given_ids: Iterable[int | None],
-    jobs: Mapping[str, int],
-    form_of: KeyTemplates | None = None,
-) -> None:
-    """
-    Store the records of a message, in the caller's transaction.
-
-    ``given_ids``: for each record the row of PublishedTotals with its names; ``None``: none has. ``jobs``: numbers
-    by JobID, from `job_numbers`. ``form_of``: the templates, if the same transaction stores several messages.
-    """
-    form_of = form_of or KeyTemplates(con)
-    rows = []
-    number, _behind = numbers(message_id)
-    for (
-        job_id,
-        _id,
-        _seq,
-        end_time,
-        digest,
-        key,
-        notes,
-        _names,
-        wall_s,
-        replaced_id,
-        replaced_s,
-        _total_id,
-    ), total_id in zip(records, given_ids, strict=True):
-        form, rest = form_of.parts(key, job_id, end_time)
-        rows.append(
-            (number, jobs[job_id], end_time, digest, form, rest, notes, total_id, wall_s, replaced_id, replaced_s)
-        )
-        number += 1
-    _insert(con, "SentRecords", rows)
-
-
-def job_numbers(con: Connection, records: Iterable[SentRecord]) -> dict[str, int]:
-    """Return the numbers of the jobs of some records, by JobID. Add the unknown jobs, in the caller's transaction."""
-    record_ids = {one.job_id: one.record_id for one in records}
-    numbered = _numbers_of(con)
-    jobs = numbered.known(list(record_ids))
-    if jobs:
-        numbered.renumber(record_ids, jobs)
-    if len(jobs) < len(record_ids):
-        jobs |= numbered.add({job_id: one for job_id, one in record_ids.items() if job_id not in jobs})
-    return jobs
-
-
-class KeyTemplates:
-    """The templates of keys, for the messages of one transaction."""
-
-    def __init__(self, con: Connection) -> None:
-        """Use it only in the caller's transaction."""
-        self._con = con
-        self._ids = {_WHOLE[1]: _WHOLE[0]}
-        self._ends: tuple[int, str, str] | None = None
-        """The last template that is only a JobID between two texts: its number and the two texts."""
-
-    def parts(self, key: str, job_id: str, end_time: int) -> tuple[int, str]:
-        """Return the number of a key's template (table KeyTemplates) and the rest of the key."""
-        if self._ends is not None:
-            form_id, before, behind = self._ends
-            if f"{before}{job_id}{behind}" == key and job_id.isprintable():
-                return form_id, ""
-        form, rest = _form(key, job_id, end_time)
-        form_id = self._ids.get(form, 0)
-        if not form_id:
-            form_id = self._ids[form] = self._known(form)
-        if form_id == _WHOLE[0]:
-            return form_id, key
-        before, found, behind = form.partition("\1")
-        if found and form.count("\2") + form.count("\3") == 0:
-            self._ends = form_id, before, behind
-        return form_id, rest
-
-    def _known(self, form: str) -> int:
-        found = self._con.execute("SELECT TemplateID FROM KeyTemplates WHERE Template = ?", (form,)).fetchone()
-        if found is not None:
-            return int(found[0])
-        (last,) = self._con.execute("SELECT max(TemplateID) FROM KeyTemplates").fetchone()
-        if last >= _FORMS:
-            return _WHOLE[0]
-        self._con.execute("INSERT INTO KeyTemplates VALUES (?, ?)", (last + 1, form))
-        return int(last) + 1
-
-
-def _form(key: str, job_id: str, end_time: int) -> tuple[str, str]:
-    if not key.isprintable() or not job_id:
-        return _WHOLE[1], key
-    form, rest = key, ""
-    before, found, behind = form.rpartition(job_id)
-    if found:
-        form = f"{before}\1{behind}"
-    if type(end_time) is int:
-        before, found, behind = form.rpartition(str(end_time))
-        if found:
-            form = f"{before}\2{behind}"
-    # In a key of several texts, the last one is the local ID.
-    before, found, behind = form.rpartition('"')
-    if found:
-        before, found, text = before.rpartition('"')
-        if found and text.isprintable():
-            form, rest = f'{before}"\3"{behind}', text
-    return form, rest

@@ -99,12 +99,13 @@ MANY = ledger_rows.MANY
 _THERE = "('accepted', 'sending')"
 """The states of a message that a receiver has, or may have."""
 _IS_NEWEST = (
-    "NOT EXISTS (SELECT 1 FROM SentRecords AS Newer JOIN Messages AS NewerMessage"
-    " ON NewerMessage.MessageID = Newer.Number >> 20 WHERE Newer.Job = Record.Job AND Newer.Number > Record.Number"
-    " AND (Newer.EndTime, Newer.TemplateID, Newer.KeyRest) = (Record.EndTime, Record.TemplateID, Record.KeyRest)"
+    "NOT EXISTS (SELECT 1 FROM SentRecords AS Newer CROSS JOIN Messages AS NewerMessage USING (MessageID)"
+    f" WHERE {ledger_rows.same_job('Newer.JobID', 'Record.JobID')}"
+    " AND (Newer.MessageID, Newer.Position) > (Record.MessageID, Record.Position)"
+    f" AND {ledger_rows.key_of('NewerMessage', 'Newer')} = {ledger_rows.KEY}"
     f" AND NewerMessage.Target = :target AND NewerMessage.State IN {_THERE})"
 )
-"""Whether nothing was sent to the target under the same key after a row of SentRecords AS Record."""
+"""Whether nothing was sent to the target under the same key after Record, a row of SentRecords, of Messages."""
 _SUM = "Key, Year, Month, Jobs, Wall, coalesce(Site, ''), coalesce(SubmitHost, ''), IsAdopted"
 
 
@@ -120,8 +121,8 @@ def versions(
     found: dict[str, dict[str, SentVersion]] = {}
     for job_id, origin, *values in ledger_rows.of_jobs(
         con,
-        "JobID, Origin, Key, Record.Digest, EndTime, RecordID, PublishedTotalID, coalesce(Wall, 0),"
-        " Record.MessageID, Notes",
+        f"JobID, Origin, {ledger_rows.KEY}, Record.Digest, EndTime, PublishedTotalID, coalesce(Wall, 0), MessageID,"
+        " Notes",
         job_ids,
         "Target = ? AND State IN ('accepted', 'sending')",
         target,
@@ -150,14 +151,12 @@ def zeroed_keys(con: Connection, target: str, ended: tuple[int, int], last_messa
     Only keys that a message up to ``last_message`` zeroed are returned, with the names that it had. Another job may
     have the same key now.
     """
-    # A subquery, since with a join SQLite may read all messages for a few zeros.
+    # CROSS makes SQLite start with the zeros. Otherwise it may read all messages for a few zeros.
     rows = con.execute(
-        "SELECT DISTINCT JobID, replace(replace(replace(Template, char(1), JobID), char(2), EndTime), char(3),"
-        " KeyRest),"
-        " EndTime, PublishedTotalID FROM SentRecords AS Record CROSS JOIN Jobs ON Jobs.Job = Record.Job"
-        " CROSS JOIN KeyTemplates USING (TemplateID) WHERE length(Record.Digest) = 0"
-        " AND EndTime >= :start AND EndTime < :before AND (SELECT Target FROM Messages WHERE MessageID = Number >> 20"
-        f" AND Number >> 20 <= :last AND State IN {_THERE}) = :target AND {_IS_NEWEST} ORDER BY 3, 2, 1",
+        f"SELECT DISTINCT JobID, {ledger_rows.KEY}, EndTime, PublishedTotalID FROM SentRecords AS Record"
+        " CROSS JOIN Messages USING (MessageID) WHERE length(Record.Digest) = 0 AND EndTime >= :start"
+        f" AND EndTime < :before AND Target = :target AND MessageID <= :last AND State IN {_THERE} AND {_IS_NEWEST}"
+        " ORDER BY 3, 2, 1",
         {"start": ended[0], "before": ended[1], "target": target, "last": last_message},
     )
     found = [ZeroedKey._make(row) for row in rows]
@@ -178,7 +177,7 @@ def empty_groups(con: Connection, target: str) -> list[EmptyGroup]:
     rows = con.execute(
         "SELECT PublishedTotalID, Year, Month FROM PublishedTotals AS Total"
         " WHERE Target = :target AND Jobs = 0 AND IsSent"
-        " AND NOT EXISTS (SELECT 1 FROM SentRecords AS Record JOIN Messages ON MessageID = Number >> 20"
+        " AND NOT EXISTS (SELECT 1 FROM SentRecords AS Record CROSS JOIN Messages USING (MessageID)"
         " WHERE Record.PublishedTotalID = Total.PublishedTotalID AND length(Record.Digest) = 0"
         f" AND State IN {_THERE} AND {_IS_NEWEST}) ORDER BY Year, Month, PublishedTotalID",
         {"target": target},
@@ -204,7 +203,7 @@ def fewer_records_than(con: Connection, target: str, most: int) -> bool:
 
 def jobs_of(con: Connection, target: str) -> list[str]:
     """Return every job with a record in a target's messages."""
-    rows = con.execute(ledger_rows.of_messages("DISTINCT Record.JobID", "Messages.Target = ?1"), (target,))
+    rows = con.execute(ledger_rows.of_messages("DISTINCT JobID", "Messages.Target = ?1"), (target,))
     return [job_id for (job_id,) in rows]
 
 
@@ -235,12 +234,11 @@ def sent_versions(
     """
     asked = ", ".join(f"?{number}" for number in range(4, 4 + len(kinds)))
     of_kinds = ledger_rows.of_messages(
-        "Key, JobID, Record.Digest, coalesce(Record.Wall, 0), Messages.MessageID, Position",
-        f"Messages.Target = ?1 AND Kind IN ({asked}) AND EndTime >= ?2 AND EndTime < ?3"
-        " AND State IN ('accepted', 'sending')",
+        f"{ledger_rows.KEY}, JobID, Record.Digest, coalesce(Wall, 0)",
+        f"Target = ?1 AND Kind IN ({asked}) AND EndTime >= ?2 AND EndTime < ?3 AND State IN ('accepted', 'sending')",
     )
-    rows = con.execute(f"{of_kinds} ORDER BY Messages.MessageID, Position", (target, *ended, *kinds))
-    return (SentVersionAtEnd._make(row[:4]) for row in rows)
+    rows = con.execute(f"{of_kinds} ORDER BY MessageID, Position", (target, *ended, *kinds))
+    return map(SentVersionAtEnd._make, rows)
 
 
 def jobs_sent_after(
@@ -277,13 +275,15 @@ def pending(con: Connection, target: str) -> dict[str, str | None]:
     Records that were accepted before and have not changed are left out: they are there whatever happens to the message.
     """
     accepted = (
-        "SELECT Former.Digest FROM SentRows AS Former JOIN Messages AS Taken USING (MessageID)"
-        " WHERE Former.Job = Record.Job AND Former.Key = Record.Key AND Taken.Target = ?1 AND Taken.State = 'accepted'"
-        " ORDER BY Former.Number DESC LIMIT 1"
+        "SELECT Former.Digest FROM SentRecords AS Former CROSS JOIN Messages AS Taken USING (MessageID)"
+        f" WHERE {ledger_rows.same_job('Former.JobID', 'Record.JobID')}"
+        f" AND {ledger_rows.key_of('Taken', 'Former')} = {ledger_rows.KEY}"
+        " AND Taken.Target = ?1 AND Taken.State = 'accepted'"
+        " ORDER BY Former.MessageID DESC, Former.Position DESC LIMIT 1"
     )
-    unanswered = "Messages.Target = ?1 AND State = 'sending'"
+    unanswered = f"Messages.Target = ?1 AND Messages.State = 'sending' AND ({accepted}) IS NOT Record.Digest"
     rows = con.execute(
-        f"{ledger_rows.of_messages('Key, JobID', f'{unanswered} AND ({accepted}) IS NOT Record.Digest')}"
+        f"{ledger_rows.of_messages(f'{ledger_rows.KEY}, JobID', unanswered)}"
         " UNION ALL SELECT Key, NULL FROM Messages JOIN SentSummaries USING (MessageID)"
         " WHERE Messages.Target = ?1 AND State = 'sending'",
         (target,),

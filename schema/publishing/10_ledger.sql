@@ -53,6 +53,7 @@ CREATE TABLE Targets (
 --   ReceiverID: AMS message id, name of the file
 --   ReceiverRows: The receiver's own numbers of the records (SGAS), JSON, by position: each as its distance to the
 --     one before; or texts.
+--   KeyPrefix: what the receiver's keys of its records begin with
 CREATE TABLE Messages (
   MessageID    INTEGER PRIMARY KEY AUTOINCREMENT,
   Target       TEXT NOT NULL,
@@ -71,7 +72,8 @@ CREATE TABLE Messages (
   AnswerCode   INTEGER,
   Answer       TEXT,
   ReceiverID   TEXT,
-  ReceiverRows TEXT
+  ReceiverRows TEXT,
+  KeyPrefix    TEXT NOT NULL DEFAULT ''
 );
 CREATE INDEX Messages_sending_IDX ON Messages (Target) WHERE State = 'sending';
 CREATE INDEX Messages_Target_IDX ON Messages (Target, Kind, MessageID);
@@ -87,69 +89,35 @@ CREATE TABLE MessageBytes (
   Bytes     BLOB NOT NULL
 );
 
--- The jobs that were ever in a message. JobID and not only RecordID: it outlives a restored database.
---   Job: counted here
---   RecordID: in the accounting database, when it was sent last; 0: not known
-CREATE TABLE Jobs (
-  Job      INTEGER PRIMARY KEY,
-  JobID    TEXT NOT NULL,
-  RecordID INTEGER NOT NULL
-);
-
--- The jobs by CRC-32 of their JobIDs: a fifth of an index of texts. Hashes come in no order, and each one added to
--- many is a page written: so the newest are collected, and go to the others some thousands at a time, in order.
-CREATE TABLE JobHashes (
-  Hash INTEGER NOT NULL,
-  Job  INTEGER NOT NULL,
-  PRIMARY KEY (Hash, Job)
-) WITHOUT ROWID;
-
-CREATE TABLE NewJobHashes (
-  Hash INTEGER NOT NULL,
-  Job  INTEGER NOT NULL,
-  PRIMARY KEY (Hash, Job)
-) WITHOUT ROWID;
-
--- What the keys of many records have in common: char(1) stands for the JobID, char(2) for EndTime, char(3) for
--- KeyRest.
-CREATE TABLE KeyTemplates (
-  TemplateID INTEGER PRIMARY KEY,
-  Template   TEXT NOT NULL UNIQUE
-);
-
--- The records that a message carries.
---   Number: MessageID * 2^20 + position in the message: one that is refused is split between records
+-- The records that a message carries. JobID and not RecordID: it outlives a restored database.
+--   Position: in the message; one that is refused is split between records
+--   EndTime: as sent
 --   Digest: of the record's values as they were sent; empty: sent with zeros
+--   KeyRest: the receiver's key behind the message's KeyPrefix; NULL: it is the JobID
 --   Notes: what was repaired before it was sent
 --   PublishedTotalID: the names and the month under which the receiver counts it; NULL: zeros of a former program
 --   Wall: seconds, as sent
 --   ReplacedID: where the receiver counted what had this key; NULL: nothing
 CREATE TABLE SentRecords (
-  Number           INTEGER PRIMARY KEY,
-  Job              INTEGER NOT NULL,
+  MessageID        INTEGER NOT NULL,
+  Position         INTEGER NOT NULL,
+  JobID            TEXT NOT NULL,
   EndTime          INTEGER NOT NULL,
   Digest           BLOB NOT NULL,
-  TemplateID       INTEGER NOT NULL,
-  KeyRest          TEXT NOT NULL,
+  KeyRest          TEXT,
   Notes            TEXT,
   PublishedTotalID INTEGER,
   Wall             INTEGER,
   ReplacedID       INTEGER,
-  ReplacedWall     INTEGER
-);
-CREATE INDEX SentRecords_Job_IDX ON SentRecords (Job);
+  ReplacedWall     INTEGER,
+  PRIMARY KEY (MessageID, Position)
+) WITHOUT ROWID;
+
+-- The ends of JobIDs find a job, at half the size of an index of whole ones: A-REX's end with what it drew for the job,
+-- those of batch systems with number and submission.
+CREATE INDEX SentRecords_Job_IDX ON SentRecords (substr(JobID, -16));
 
 -- Keys of job records that were sent with zeros: each sending of their month repeats them, since a receiver may lose
 -- any message after it accepted it, or get an older one late. Few records are zeros, so these indexes are small.
 CREATE INDEX SentRecords_zeros_IDX ON SentRecords (EndTime) WHERE length(Digest) = 0;
 CREATE INDEX SentRecords_zeroed_groups_IDX ON SentRecords (PublishedTotalID) WHERE length(Digest) = 0;
-
-CREATE VIEW SentRows AS
-SELECT Number, Number >> 20 AS MessageID, Number & 1048575 AS Position, SentRecords.Job AS Job, JobID, RecordID, EndTime,
-       Digest, replace(replace(replace(Template, char(1), JobID), char(2), EndTime), char(3), KeyRest) AS Key, Notes,
-       PublishedTotalID, Wall, ReplacedID, ReplacedWall
-  FROM SentRecords
-  JOIN Jobs ON Jobs.Job = SentRecords.Job
-  JOIN KeyTemplates ON KeyTemplates.TemplateID = SentRecords.TemplateID;
-
-INSERT INTO KeyTemplates VALUES (1, char(3));

@@ -121,6 +121,7 @@ CREATE INDEX MonthDecisions_IDX ON MonthDecisions (Target, Year, Month);
 -- did), correction (the receiver has an older version and keeps that), retry (an operator wants it sent with the next
 -- run), dropped (an operator wants it never sent).
 --   Reason: ours, or the receiver's words
+--   RecordID: in the accounting database, when it was held; 0: not there, or not known
 --   NextTry: UTC seconds: not before then; NULL: held until it is settled, else not by itself
 --   Tried: UTC seconds: when it was held back last
 --   Refusals: in so many runs the receiver refused it

@@ -25,7 +25,7 @@
 --   notes: what was repaired before sending; SentRecords
 CREATE VIEW v1_publications AS
 SELECT
-  Messages.MessageID AS message_id,
+  MessageID AS message_id,
   Messages.Target AS target,
   Messages.Kind AS kind,
   Messages.Origin AS origin,
@@ -44,17 +44,10 @@ SELECT
   Record.JobID AS job_id,
   Record.EndTime AS end_time,
   strftime('%Y-%m-%dT%H:%M:%SZ', Record.EndTime, 'unixepoch') AS end_time_iso,
-  Record.Key AS receiver_key,
+  KeyPrefix || coalesce(KeyRest, JobID) AS receiver_key,
   CASE length(Record.Digest) WHEN 0 THEN 1 ELSE 0 END AS is_neutralised,
   Record.Notes AS notes
-FROM Messages JOIN SentRows AS Record ON Record.MessageID = Messages.MessageID
-  AND Record.Number >= Messages.MessageID << 20 AND Record.Number < (Messages.MessageID + 1) << 20
-UNION ALL
-SELECT MessageID, Target, Kind, Origin, State, Created, strftime('%Y-%m-%dT%H:%M:%SZ', Created, 'unixepoch'), Answered,
-  strftime('%Y-%m-%dT%H:%M:%SZ', Answered, 'unixepoch'), Attempts, AnswerCode, Answer, Destination, ReceiverID,
-  RecordCount, ByteCount, NULL, NULL, NULL, NULL, 0, NULL
-FROM Messages
-WHERE NOT EXISTS (SELECT 1 FROM SentRecords WHERE Number >= MessageID << 20 AND Number < (MessageID + 1) << 20);
+FROM Messages LEFT JOIN SentRecords AS Record USING (MessageID);
 
 -- One row for each record that a target is not sent, and why.
 --   target: block of the configuration; HeldRecords

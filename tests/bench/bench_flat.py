@@ -7,7 +7,6 @@ sent, without children, so that millions of jobs can be made; the new jobs have 
 
 from __future__ import annotations
 
-import itertools
 import os
 import pathlib
 import shutil
@@ -21,7 +20,7 @@ from generate import FIRST_END, Look, add_jobs, generate
 
 from arcacct.config.paths import Places
 from arcacct.database import access
-from arcacct.publishing import cursors, ledger, ledger_rows
+from arcacct.publishing import cursors
 
 SIZES = {"smoke": (300, 600), "small": (20_000, 200_000), "large": (200_000, 5_000_000)}
 ARCACCT = os.path.join(os.path.dirname(sys.executable), "arcacct")
@@ -30,13 +29,15 @@ RUNS = {"smoke": 1, "small": 3, "large": 3}
 """Of each thing the cheapest run counts."""
 _SENT = """
     INSERT INTO Messages (MessageID, Target, Kind, Origin, State, Created, Answered, RecordCount, ByteCount, Digest,
-                          Destination, AnswerCode)
+                          Destination, AnswerCode, KeyPrefix)
     SELECT RecordID / :batch + :first, :target, :kind, 'publish', 'accepted', max(EndTime), max(EndTime), count(*),
-           2600 * count(*), hex(randomblob(32)), 'https://receiver.example.org', 200
+           2600 * count(*), hex(randomblob(32)), 'https://receiver.example.org', 200, 'ur-ce.example.org-'
       FROM Accounting.AAR GROUP BY RecordID / :batch
 """
 _CARRIED = """
-    SELECT RecordID / :batch + :first, JobID, RecordID, EndTime FROM Accounting.AAR ORDER BY RecordID
+    INSERT INTO SentRecords (MessageID, Position, JobID, EndTime, Digest)
+    SELECT RecordID / :batch + :first, RecordID % :batch, JobID, EndTime, randomblob(16)
+      FROM Accounting.AAR ORDER BY RecordID
 """
 
 
@@ -105,13 +106,7 @@ def publish_history(here: Places, target: str, kind: str, *, batch: int) -> None
     values = {"batch": batch, "first": first, "target": target, "kind": kind}
     con.execute("BEGIN")
     con.execute(_SENT, values)
-    for message_id, rows in itertools.groupby(con.execute(_CARRIED, values), lambda row: row[0]):
-        records = [
-            ledger.SentRecord(job_id, record_id, 0, end, os.urandom(16), f"ur-ce.example.org-{job_id}")
-            for _message_id, job_id, record_id, end in rows
-        ]
-        jobs = ledger_rows.job_numbers(con, records)
-        ledger_rows.add(con, message_id, records, [None] * len(records), jobs)
+    con.execute(_CARRIED, values)
     con.execute("COMMIT")
     last, life = con.execute(
         "SELECT (SELECT max(Seq) FROM Accounting.FinishedLog),"

@@ -384,6 +384,62 @@ def test_the_views_of_a_released_database_show_what_they_did(tmp_path: pathlib.P
         assert [row[: len(before[view][0])] for row in rows] == before[view], view
 
 
+@pytest.mark.parametrize("release", sorted(os.listdir(RELEASED)))
+def test_the_records_of_a_released_ledger_stay_as_they_were_sent(tmp_path: pathlib.Path, release: str) -> None:
+    """Under their keys, whatever these have in common; what held the parts of keys and the jobs is gone."""
+    path = str(tmp_path / "x.db")
+    jobs = ["one", "two", "one2", '["SITE", "7", 5]']
+    with closing(sqlite3.connect(path)) as con:
+        con.executescript((RELEASED / release / "publishing.sql").read_text())
+        (last,) = con.execute("SELECT max(MessageID) FROM Messages").fetchone()
+        con.executemany("INSERT INTO Jobs VALUES (?, ?, 0)", [(900 + number, job) for number, job in enumerate(jobs)])
+        con.executemany(
+            "INSERT INTO KeyForms VALUES (?, ?)",
+            [(901, "ur-ce-\1"), (902, '["SITE", "\3", \2]'), (903, "\2-\1-\3"), (904, "urn:\1:\2")],
+        )
+        # By message: the template and the rest of each record's key. Template 1 is the rest alone.
+        sent = [
+            [(901, "")] * 4,
+            [(902, "7")] * 4,
+            [(1, "one"), (901, "")],
+            [(903, "x"), (903, "")],
+            [(904, "")],
+            [(1, "")],
+            [(901, ""), (902, "8")],
+        ]
+        for number, records in enumerate(sent, last + 1):
+            con.execute(
+                "INSERT INTO Messages (MessageID, Target, Kind, Origin, State, Created, RecordCount, ByteCount, Digest,"
+                " Destination) VALUES (?, 'a', 'ur', 'publish', 'accepted', 5, 1, 1, '', '')",
+                (number,),
+            )
+            con.executemany(
+                "INSERT INTO SentRecords VALUES (?, ?, ?, ?, ?, ?, ?, 7, 60, NULL, NULL)",
+                [
+                    ((number << 20) + place, 900 + place, 5 + place, b"d" * (16 * (place > 0)), *key, "cut" * place)
+                    for place, key in enumerate(records)
+                ],
+            )
+        con.commit()
+        before = _rows(con, "v1_publications")
+        positions = "SELECT MessageID, Position, JobID, Digest, Notes, {}, Wall FROM {} ORDER BY 1, 2"
+        stored = con.execute(positions.format("GivenID", "SentRows")).fetchall()
+
+    assert ensure(path, PUBLISHING)[-1] == PUBLISHING_SCHEMA
+
+    with closing(open_database(path, PUBLISHING_SCHEMA)) as con:
+        assert _rows(con, "v1_publications") == before
+        assert con.execute(positions.format("PublishedTotalID", "SentRecords")).fetchall() == stored
+        asked = "SELECT KeyPrefix, group_concat(quote(KeyRest)) FROM Messages JOIN SentRecords USING (MessageID)"
+        rows = con.execute(f"{asked} WHERE MessageID > ? GROUP BY MessageID", (last,)).fetchall()
+        assert rows[:2] == [
+            ("ur-ce-", "NULL,NULL,NULL,NULL"),
+            ('["SITE", "', ",".join(f"'7\", {5 + place}]'" for place in range(4))),
+        ]
+        tables = {name for (name,) in con.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+        assert not tables & {"Jobs", "JobHashes", "NewJobHashes", "KeyForms", "KeyTemplates", "FormerRecords"}
+
+
 _VIEWS = "SELECT name FROM sqlite_master WHERE type = 'view' AND name GLOB 'v1_*'"
 
 

@@ -102,12 +102,12 @@ def test_sums_that_lack_jobs(memory, empty_box, capfd) -> None:
 def test_counts_and_texts(site, capfd) -> None:
     """A count that is not that of the messages, and a text that is none."""
     change_ledger(site, "UPDATE PublishedTotals SET Jobs = 36 WHERE Target LIKE '%sgas%'")
-    change_ledger(site, "UPDATE Jobs SET JobID = CAST(x'6aff' AS TEXT) WHERE Job = 1")
+    change_ledger(site, "UPDATE SentRecords SET JobID = CAST(x'6aff' AS TEXT) WHERE (MessageID, Position) = (1, 0)")
     change_ledger(site, "UPDATE SentSummaries SET Key = '[' WHERE Kind = 'sync'")
 
     code, text = db_check(site, capfd)
 
     assert code == 74
     assert "2024-06: 36 jobs and 400 s recorded as sent, its messages have 4 jobs and 400 s" in text
-    assert "Jobs: 1 row with a JobID that is no text" in text
+    assert "SentRecords: 1 row with a JobID that is no text" in text
     assert "SentSummaries: 1 row with a Key that is no JSON" in text

@@ -31,7 +31,7 @@ def batcher(path: pathlib.Path, target: str = SGAS, **options: bool) -> tuple[Re
 
 def version(one: AAR, of: RecordBatcher, **values: object) -> SentVersion:
     """What the receiver has of a job if it was sent as it is."""
-    return SentVersion(of._family.key(one), digest(one), one.end_time, one.record_id)._replace(**values)
+    return SentVersion(of._family.key(one), digest(one), one.end_time)._replace(**values)
 
 
 @pytest.mark.parametrize(("text", "size"), [("", 0), ("a\nb\n", 6), ("ä\n", 4), ("数", 3)])

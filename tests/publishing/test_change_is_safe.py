@@ -132,7 +132,7 @@ def published(site: Site, *, sums: bool = True) -> tuple[object, ...]:
     kinds = "'ur', 'car', 'summaries'" if sums else "'ur', 'car'"
     messages = site.ledger(
         f"SELECT MessageID, Target, Kind, State FROM Messages WHERE Kind IN ({kinds}) AND (Kind = 'summaries'"
-        " OR MessageID IN (SELECT MessageID FROM SentRows)) ORDER BY 1"
+        " OR MessageID IN (SELECT MessageID FROM SentRecords)) ORDER BY 1"
     )
     apel = site.box.apel
     totals = dict(apel.summaries) if sums else {}

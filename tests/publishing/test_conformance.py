@@ -27,10 +27,10 @@ def test_nothing_is_due(rig) -> None:
     """Without a new record no record is sent, and a target that published is left alone until its time."""
     rig.record(1)
     assert rig.publish().error is None
-    before = rig.site.ledger("SELECT count(*) FROM SentRows")
+    before = rig.site.ledger("SELECT count(*) FROM SentRecords")
 
     assert rig.publish().error is None
-    assert rig.site.ledger("SELECT count(*) FROM SentRows") == before
+    assert rig.site.ledger("SELECT count(*) FROM SentRecords") == before
     outcomes = rig.site.publish_all(now=False, since=None)
     assert outcomes[1].skipped is not None
     if rig.endpoint not in {"sgas", "auditor"}:

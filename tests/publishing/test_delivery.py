@@ -118,7 +118,9 @@ class OfOne:
 
     def states(self) -> dict[str, str]:
         """Of each job, that of its last message."""
-        rows = self.con.execute("SELECT JobID, State FROM SentRows JOIN Messages USING (MessageID) ORDER BY MessageID")
+        rows = self.con.execute(
+            "SELECT JobID, State FROM SentRecords JOIN Messages USING (MessageID) ORDER BY MessageID"
+        )
         return dict(rows.fetchall())
 
     def aside(self) -> dict[str, str]:

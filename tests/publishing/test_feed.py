@@ -39,7 +39,7 @@ def begins(ctx: RunContext, seq: int = 0, start: int = 1) -> Cursor:
 def version(ctx: RunContext, **values: Any) -> SentVersion:
     """What the receiver has of the job as it is."""
     one = aar()
-    return SentVersion(ctx.plugin.any_records().key(one), digest(one), one.end_time, 1)._replace(**values)
+    return SentVersion(ctx.plugin.any_records().key(one), digest(one), one.end_time)._replace(**values)
 
 
 def aside(ctx: RunContext) -> dict[str, str]:

@@ -851,7 +851,7 @@ def test_a_message_is_in_the_ledger_while_the_receiver_answers(memory, empty_box
             seen.extend(
                 site.ledger(
                     "SELECT State, count(*), sum(length(MessageBytes.Bytes) > 0) FROM Messages"
-                    " JOIN SentRows USING (MessageID) JOIN MessageBytes USING (MessageID)"
+                    " JOIN SentRecords USING (MessageID) JOIN MessageBytes USING (MessageID)"
                 )
             )
         return answer(request)
@@ -883,7 +883,7 @@ def test_a_new_field_makes_no_record_changed(memory, empty_box, monkeypatch) -> 
         1,
     ]
     assert site.held() == {}
-    assert {len(digest) for (digest,) in site.ledger("SELECT Digest FROM SentRows")} == {16, 17}
+    assert {len(digest) for (digest,) in site.ledger("SELECT Digest FROM SentRecords")} == {16, 17}
     site.record(Job("new", JUNE + 70, wall_s=7))
     (sgas, apel) = site.publish_all()
     assert (sgas.summary.corrections, apel.summary.sent["car"].records) == (1, 1)

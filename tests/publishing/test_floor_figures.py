@@ -31,8 +31,8 @@ def guard(jobs: int = 3, *, accepted: bool = False) -> DecreaseGuard:
 
 
 AAR = bare("one", MAY)
-OTHER = SentVersion("key", b"other", MAY, 1)
-SAME = SentVersion("key", digest(AAR), MAY, 1)
+OTHER = SentVersion("key", b"other", MAY)
+SAME = SentVersion("key", digest(AAR), MAY)
 
 
 @pytest.mark.parametrize(("seq", "is_forbidden"), [(0, False), (1, True), (BACKUP_SEQ, True), (BACKUP_SEQ + 1, False)])

@@ -62,7 +62,7 @@ def test_killed_two_hundred_times(memory, empty_box) -> None:
     assert empty_box.sgas.ignored_repeats <= KILLS * BATCH
     assert site.held() == {}
     accepted = site.ledger(
-        "SELECT Target, count(*), count(DISTINCT JobID) FROM SentRows JOIN Messages USING (MessageID)"
+        "SELECT Target, count(*), count(DISTINCT JobID) FROM SentRecords JOIN Messages USING (MessageID)"
         " WHERE State = 'accepted' GROUP BY Target"
     )
     assert accepted == [("arex/jura/apel:a", RECORDS, RECORDS), ("arex/jura/sgas:s", RECORDS, RECORDS)]

@@ -110,7 +110,7 @@ def test_a_new_target_begins_with_our_own_recording_and_says_so(site) -> None:
     site.publish_all(since=made - DAY_S)
     assert received_by_both(site) == {"imported", "evening", "today"}
     assert site.box.sgas.ignored_repeats == 0
-    assert site.ledger("SELECT count(*) FROM SentRows WHERE JobID = 'today'") == [(2,)]
+    assert site.ledger("SELECT count(*) FROM SentRecords WHERE JobID = 'today'") == [(2,)]
 
 
 def test_since_finds_what_a_message_under_way_would_have_hidden(site) -> None:
@@ -558,7 +558,7 @@ def test_what_is_not_said_is_nothing() -> None:
     """No usage, no receiver's number, no refusal, and nobody else's sum."""
     assert SentRecord("job", 1, 1, MAY, b"")[5:] == ("", None, None, 0, None, 0, None)
     assert SentSum("key", 2026, 5, 1)[4:] == (0, "", "", 0)
-    assert SentVersion("key", b"", MAY, 1)[4:] == (None, 0, 0, None)
+    assert SentVersion("key", b"", MAY)[3:] == (None, 0, 0, None)
     assert HeldRecord(record("job"), "held", "why")[3:] == (None, 0, 0)
 
 
@@ -641,8 +641,9 @@ def test_a_message_is_kept_as_it_was_written_down(con: Connection) -> None:
     ((names,),) = con.execute("SELECT Names FROM PublishedTotals JOIN SentNames USING (NamesID)")
     assert names == '["SITE","ce"]'
     found = ledger.stored(con, first.message_id)
-    # Its place in the log is noted nowhere.
-    assert found == first._replace(records=(here._replace(seq=0, names=None, total_id=1), nowhere._replace(seq=0)))
+    # Its number and its place in the log are noted nowhere.
+    here, nowhere = here._replace(record_id=0, seq=0, names=None, total_id=1), nowhere._replace(record_id=0, seq=0)
+    assert found == first._replace(records=(here, nowhere))
     ledger.replace_payload(con, first.message_id, b"others")
     assert ledger.stored(con, first.message_id) == found._replace(data=b"others")
     assert ledger.stored(con, second.message_id).data == b"bytes"
@@ -748,7 +749,7 @@ def test_a_receiver_that_kept_what_it_had_is_believed(con: Connection) -> None:
         (name, "correction", f"room for key-{name}") for name in "acf"
     ]
     records = con.execute(
-        "SELECT JobID, Digest, Wall FROM SentRows WHERE MessageID = ? ORDER BY Position", (second.message_id,)
+        "SELECT JobID, Digest, Wall FROM SentRecords WHERE MessageID = ? ORDER BY Position", (second.message_id,)
     ).fetchall()
     ((told,),) = con.execute("SELECT ReceiverRows FROM Messages WHERE MessageID = ?", (second.message_id,))
     found = [(*one, row) for one, row in zip(records, unpacked_rows(told), strict=True)]
@@ -771,7 +772,7 @@ def test_a_number_of_before_the_ledger_was_lost_is_of_another_version(con: Conne
     rows = {"key-same": "3", "key-changed": "4", "key-later": "11"}
     unknown = LedgerGap(10, lambda: {"changed", "later"})
     assert ledger.accepted(con, ONE, begun, 200, "", None, rows, "room", unknown) == ["changed"]
-    digests = con.execute("SELECT Digest FROM SentRows ORDER BY Position").fetchall()
+    digests = con.execute("SELECT Digest FROM SentRecords ORDER BY Position").fetchall()
     assert digests == [(b"digest",), (UNKNOWN_DIGEST,), (b"digest",)]
 
 
@@ -799,7 +800,7 @@ def test_what_a_refused_record_would_have_replaced_is_replaced_by_the_next(con: 
         ledger.accepted(con, ONE, newer, 200, "", None)
     assert given_now(con) == {"ce": (1, 60), "ce2": (0, 0), "ce3": (1, 30)}
     ((replaced, wall_s),) = con.execute(
-        "SELECT ReplacedID, ReplacedWall FROM SentRows WHERE MessageID = ?", (newer.message_id,)
+        "SELECT ReplacedID, ReplacedWall FROM SentRecords WHERE MessageID = ?", (newer.message_id,)
     )
     assert (replaced, wall_s) == (one, 10)
     assert ledger.stored(con, bystander.message_id).records[0][9:11] == (one, 60)
@@ -812,7 +813,7 @@ def test_what_was_never_sent_is_forgotten(con: Connection) -> None:
     ledger.discard_unsent(con, [])
     ledger.discard_unsent(con, [first.message_id, third.message_id])
     assert [one.message_id for one in ledger.pending_messages(con, ONE)] == [second.message_id]
-    assert con.execute("SELECT JobID FROM SentRows").fetchall() == [("b",)]
+    assert con.execute("SELECT JobID FROM SentRecords").fetchall() == [("b",)]
 
 
 def test_a_message_that_is_split_is_answered_by_its_parts(con: Connection) -> None:

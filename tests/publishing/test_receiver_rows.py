@@ -323,7 +323,7 @@ def test_zeros_for_a_row_belong_to_the_job_of_that_id_and_end(memory, empty_box)
     assert again(site, *rows).error is None
     assert site.publish(accept_lower=(LAST,)).error is None
     assert too_many(site) == "1 or more jobs too many"
-    assert site.ledger("SELECT count(*), count(DISTINCT Job) FROM SentRecords") == [(2, 1)]
+    assert site.ledger("SELECT count(*), count(DISTINCT JobID) FROM SentRecords") == [(2, 1)]
 
 
 def test_rows_of_a_month_on_hold_are_left_and_counted(memory, empty_box) -> None:

@@ -77,7 +77,7 @@ def test_one_record_is_refused(rig, fault, count) -> None:
     assert last_end_time(rig) == JUNE + 4
     # It was sent alone, and cost no new record anything.
     assert rig.site.ledger(
-        "SELECT DISTINCT RecordCount FROM Messages JOIN SentRows USING (MessageID) WHERE JobID = 'job00005'"
+        "SELECT DISTINCT RecordCount FROM Messages JOIN SentRecords USING (MessageID) WHERE JobID = 'job00005'"
         " AND MessageID > (SELECT max(MessageID) FROM Messages WHERE State = 'split') AND Target NOT LIKE '%other'"
         " AND State = 'refused'"
     ) == [(1,)]

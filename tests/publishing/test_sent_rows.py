@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import hashlib
 import sqlite3
-import zlib
+from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 
@@ -27,7 +26,7 @@ FORMS = [
 ]  # fmt: skip
 RECORDS = st.builds(
     lambda form, job, local, end, text, digest, notes: SentRecord(
-        job, 7, 0, end, digest, form.format(job=job, local=local, end=end, text=text), notes
+        job, 0, 0, end, digest, form.format(job=job, local=local, end=end, text=text), notes
     ),
     st.sampled_from(FORMS), NAMES.filter(bool), NAMES, TIMES, NAMES, st.binary(max_size=17), st.one_of(st.none(), TEXT),
 )  # fmt: skip
@@ -46,20 +45,22 @@ def message(*records: SentRecord, kind: str = "ur") -> Message:
 
 @settings(deadline=None)
 @given(st.lists(RECORDS, max_size=6, unique_by=lambda one: one.job_id), st.lists(RECORDS, max_size=3))
-@example([], [SentRecord("0", 1, 0, 5, b"", "ur-0"), SentRecord("\3", 1, 0, 5, b"", "ur-\3")])
-@example([SentRecord("\1", 1, 0, 5, b"", "\1\2\3")], [])
-@example([SentRecord("\2", 1, 0, 5, b"", "a\2b")], [])
-@example([SentRecord("5", 1, 0, 5, b"", '["5", "5", 5]')], [SentRecord("5", 1, 0, 6, b"", '["5", "5", 6]')])
+@example([], [SentRecord("0", 0, 0, 5, b"", "ur-0"), SentRecord("\3", 0, 0, 5, b"", "ur-\3")])
+@example([SentRecord("\1", 0, 0, 5, b"", "\1\2\3")], [])
+@example([SentRecord("\2", 0, 0, 5, b"", "a\2b")], [])
+@example([SentRecord("5", 0, 0, 5, b"", '["5", "5", 5]')], [SentRecord("5", 0, 0, 6, b"", '["5", "5", 6]')])
 def test_whatever_is_in_a_key_comes_back(first, second) -> None:
     """Jobs, ends, digests, keys and notes of two messages are read as they were written, by Python and by SQL."""
     with closing(in_memory(PUBLISHING)) as con:
         intended = ledger.record_intent(con, TARGET, [message(*first), message(*second)])
 
         assert [ledger.stored(con, one.message_id).records for one in intended] == [tuple(first), tuple(second)]
-        rows = con.execute("SELECT JobID, EndTime, Key, Digest, Notes FROM SentRows ORDER BY MessageID, Position")
-        assert rows.fetchall() == [
-            (one.job_id, one.end_time, one.key, one.digest, one.notes) for one in (*first, *second)
-        ]
+        rows = con.execute(
+            "SELECT job_id, end_time, receiver_key, is_neutralised, notes FROM v1_publications WHERE job_id IS NOT NULL"
+        )
+        assert Counter(rows) == Counter(
+            (one.job_id, one.end_time, one.key, int(not one.digest), one.notes) for one in (*first, *second)
+        )
         found = sent.versions(con, TARGET, [one.job_id for one in first], keeps_first=False)
         last = {(one.job_id, one.key): one.digest for one in (*first, *second)}
         jobs = {one.job_id for one in first}
@@ -68,33 +69,18 @@ def test_whatever_is_in_a_key_comes_back(first, second) -> None:
         }
 
 
-def test_two_jobs_with_one_hash(con) -> None:
-    """Each has its own messages, also when their hashes have long gone to the others."""
-    seen: dict[int, str] = {}
-    pair: list[str] = []
-    for number in range(10**6):
-        job_id = hashlib.sha256(str(number).encode()).hexdigest()[:16]
-        other = seen.setdefault(zlib.crc32(job_id.encode()), job_id)
-        if other != job_id:
-            pair = [other, job_id]
-            break
-    assert pair
-    others = [
-        SentRecord(f"other{number}", number, 0, JUNE, b"o", f"ur-{number}") for number in range(ledger_rows.NEW_JOBS)
-    ]
-    ledger.record_intent(con, TARGET, [message(SentRecord(pair[0], 1, 0, JUNE, b"1", "a"))])
-    ledger.record_intent(con, TARGET, [message(*others)])
-    ledger.record_intent(con, TARGET, [message(SentRecord(pair[1], 2, 0, JUNE, b"2", "b"))])
+def test_jobs_whose_ids_end_alike(con) -> None:
+    """Each has its own messages, also where one ID is the end of another, and however many jobs are asked for."""
+    ends = [f"{number:02d}-0123456789abcdef" for number in range(ledger_rows.MANY + 1)] + ["0123456789abcdef"]
+    records = [SentRecord(job_id, 0, 0, JUNE, b"d", f"ur-{job_id}") for job_id in ends]
+    ledger.record_intent(con, TARGET, [message(*records[1:])])
 
-    found = sent.versions(con, TARGET, pair, keeps_first=True)
-    assert {job_id: [one.digest for one in known] for job_id, known in found.items()} == {
-        pair[0]: [b"1"],
-        pair[1]: [b"2"],
+    found = sent.versions(con, TARGET, [*ends, *ends], keeps_first=True)
+    assert {job_id: [one.key for one in known] for job_id, known in found.items()} == {
+        one.job_id: [one.key] for one in records[1:]
     }
-    assert con.execute("SELECT count(*) FROM JobHashes").fetchone()[0] >= len(others)
-    again = ledger.record_intent(con, TARGET, [message(*others[:3])])
-    assert con.execute("SELECT count(*) FROM Jobs").fetchone() == (len(others) + 2,)
-    assert ledger.stored(con, again[0].message_id).records == tuple(others[:3])
+    assert sent.versions(con, TARGET, ends[:1], keeps_first=True) == {}
+    assert sent.ever_carried(con, TARGET, [ends[0], ends[1], ends[-1]]) == {ends[1], ends[-1]}
 
 
 class Lane:
@@ -109,7 +95,7 @@ class Lane:
 
     def intends(self, names):
         """A message of jobs."""
-        records = [SentRecord(name, 7, 0, JUNE, b"d", f"ur-{name}") for name in names]
+        records = [SentRecord(name, 0, 0, JUNE, b"d", f"ur-{name}") for name in names]
         return self.does(ledger.record_intent, TARGET, [message(*records)])
 
 
@@ -126,35 +112,16 @@ def two(tmp_path):
 
 
 def test_jobs_of_a_transaction_that_was_taken_back(two) -> None:
-    """Their numbers are those of other jobs then; each message comes back as it was written."""
+    """Nothing of it is left; each later message comes back as it was written."""
     one, other = two
     one.intends("ab")
-    nothing = message(*(SentRecord(name, 7, 0, JUNE, b"d", name) for name in "cd"))._replace(data=None)
+    nothing = message(*(SentRecord(name, 0, 0, JUNE, b"d", name) for name in "cd"))._replace(data=None)
     with pytest.raises(TypeError):
         one.does(ledger.record_intent, TARGET, [nothing])
     for begun in (*other.intends("dce"), *one.intends("acdf")):
         assert one.does(ledger.stored, begun.message_id).records == begun.records
-    jobs = one.does(lambda con: con.execute("SELECT Job, JobID FROM Jobs").fetchall())
-    assert jobs == [*enumerate("abdcef", 1)]
-
-
-def test_jobs_that_another_target_was_sent(two) -> None:
-    """Each has one number, whoever of two wrote it down first, also when hashes of jobs are written in between."""
-    some = [f"job{number}" for number in range(ledger_rows.NEW_JOBS * 2 + 100)]
-    for start in range(0, len(some), 3000):
-        names = some[max(0, start - 500) : start + 3000]
-        for lane, known in zip(two if start % 6000 else reversed(two), (names[:500], names), strict=True):
-            found = lane.does(sent.versions, TARGET, names, keeps_first=True)
-            assert set(found) == set(known if start or known is names else [])
-            lane.intends(names)
-
-    def counted(con, table):
-        return con.execute(f"SELECT count(*), count(DISTINCT Job), max(Job) FROM {table}").fetchone()
-
-    assert two[0].does(counted, "Jobs") == (len(some),) * 3
-    hashes = "(SELECT Job FROM JobHashes UNION ALL SELECT Job FROM NewJobHashes)"
-    assert two[0].does(counted, hashes) == (len(some),) * 3
-    assert set(two[1].does(sent.versions, TARGET, some[::97], keeps_first=True)) == set(some[::97])
+    rows = one.does(lambda con: con.execute("SELECT JobID FROM SentRecords ORDER BY MessageID, Position").fetchall())
+    assert [job_id for (job_id,) in rows] == [*"abdceacdf"]
 
 
 @given(
@@ -167,27 +134,17 @@ def test_receivers_numbers_come_back(rows) -> None:
     assert ledger_rows.unpacked_rows(ledger_rows.packed_rows(rows)) == rows
 
 
-def test_keys_that_have_nothing_in_common_fill_no_table_of_forms(con) -> None:
-    """Every key is another form, as of ids that are built in a way that nobody foresaw: they are kept as they are."""
-    records = [
-        SentRecord(f"{number}", number, 0, JUNE, b"", f"{chr(0x4E00 + number)}-{number}-{chr(0x4E00 + number)}")
-        for number in range(3000)
-    ]
-    (intended,) = ledger.record_intent(con, TARGET, [message(*records)])
+def test_what_a_message_says_of_a_key_is_said_once(con) -> None:
+    """What all keys begin with, and the JobID that each ends with, are not stored with each record."""
+    ids = ["slurm:c:7:1790000000", "slurm:c:8:1790000000"]
+    records = [SentRecord(job_id, 0, 0, JUNE, b"d", f"ur-ce-{job_id}") for job_id in ids]
+    others = [SentRecord(job_id, 0, 0, JUNE, b"d", f'["SITE", "{number}"]') for number, job_id in enumerate(ids)]
+    ledger.record_intent(con, TARGET, [message(*records), message(*records[:1]), message(*others), message()])
 
-    assert ledger.stored(con, intended.message_id).records == tuple(records)
-    assert con.execute("SELECT count(*) FROM KeyTemplates").fetchone()[0] < 1100
-
-
-def test_another_life_of_the_accounting_database(con) -> None:
-    """A job is the same job under another number, and the ledger has the one that it has now."""
-    ledger.record_intent(
-        con, TARGET, [message(SentRecord("one", 4, 0, JUNE, b"d", "k"), SentRecord("two", 5, 0, JUNE, b"d", "l"))]
-    )
-    ledger.record_intent(con, TARGET, [message(SentRecord("one", 5, 0, JUNE, b"e", "k"))])
-    ledger.record_intent(con, TARGET, [message(SentRecord("two", 0, 0, JUNE, b"", "l"))])
-
-    assert con.execute("SELECT JobID, RecordID FROM Jobs").fetchall() == [("one", 5), ("two", 5)]
+    prefixes = [prefix for (prefix,) in con.execute("SELECT KeyPrefix FROM Messages ORDER BY MessageID")]
+    assert prefixes == ["ur-ce-", "ur-ce-", '["SITE", "', ""]
+    rests = [rest for (rest,) in con.execute("SELECT KeyRest FROM SentRecords ORDER BY MessageID, Position")]
+    assert rests == [None, None, None, '0"]', '1"]']
 
 
 @pytest.mark.campaign
@@ -208,8 +165,8 @@ def test_a_record_takes_few_bytes(memory, empty_box) -> None:
         bytes_of_messages = used.pop("MessageBytes")
         (kept,) = con.execute("SELECT sum(ByteCount) FROM Messages JOIN MessageBytes USING (MessageID)").fetchone()
     growing = {name: size for name, size in used.items() if size > 50_000}
-    assert growing.keys() == {"SentRecords", "SentRecords_Job_IDX", "Jobs"}
+    assert growing.keys() == {"SentRecords", "SentRecords_Job_IDX"}
     # A table or index of one page has none of the records.
-    assert sum(size for size in used.values() if size > 4096) / (3 * len(records)) < 105
+    assert sum(size for size in used.values() if size > 4096) / (3 * len(records)) < 125
     # The last message of each kind.
     assert bytes_of_messages < kept + 40_000

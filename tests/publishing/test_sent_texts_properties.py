@@ -129,7 +129,7 @@ def play(world: World, history: list[tuple[object, ...]]) -> dict[str, int]:
         for plugin in plugins(world.site.settings):
             texts = SentTexts(plugin, accounting, publishing)
             block = plugin.target.block
-            for (job_id,) in publishing.execute("SELECT DISTINCT JobID FROM SentRows").fetchall():
+            for (job_id,) in publishing.execute("SELECT DISTINCT JobID FROM SentRecords").fetchall():
                 aar = reader.by_job_id(accounting, [job_id]).get(job_id)
                 for one in messages_of(publishing, block, job_id):
                     shown = texts.of_record(one.message_id, one.position, aar)

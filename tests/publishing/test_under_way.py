@@ -94,7 +94,7 @@ def test_what_was_never_sent_may_still_be_corrected(rig) -> None:
 
     assert isinstance(rig.publish().error, TargetBusy)
     tried = rig.site.ledger(
-        "SELECT JobID FROM SentRows JOIN Messages USING (MessageID) WHERE State = 'sending' ORDER BY JobID"
+        "SELECT JobID FROM SentRecords JOIN Messages USING (MessageID) WHERE State = 'sending' ORDER BY JobID"
     )
     assert tried == [(f"job{number:05d}",) for number in range(BATCH, 2 * BATCH)]
     assert rig.received() == rig.wanted(rig.jobs[:BATCH])

@@ -96,7 +96,7 @@ def test_what_is_in_a_key_counts_when_it_is_used(site, own_credentials, targets)
         file.write(good)
     assert site.publish().error is None
     known = site.ledger(
-        "SELECT count(DISTINCT JobID) FROM SentRows JOIN Messages USING (MessageID)"
+        "SELECT count(DISTINCT JobID) FROM SentRecords JOIN Messages USING (MessageID)"
         " WHERE State = 'accepted' AND Target = ?",
         site.settings.targets[0].block,
     )

@@ -105,7 +105,7 @@ class Rig:
         accepted = {
             job
             for (job,) in self.site.ledger(
-                "SELECT JobID FROM SentRows JOIN Messages USING (MessageID) WHERE Target = ? AND State = 'accepted'",
+                "SELECT JobID FROM SentRecords JOIN Messages USING (MessageID) WHERE Target = ? AND State = 'accepted'",
                 block,
             )
         }
