@@ -13,7 +13,7 @@ import pytest
 
 sys.path.append(str(pathlib.Path(__file__).parent / "bench"))
 
-from bench_publish import note_of
+from bench_publish import note_of, run_and_job
 from figures import Cost, Turns
 
 pytestmark = pytest.mark.campaign
@@ -54,6 +54,11 @@ def test_a_run_that_sent_nothing_is_not_quoted(tmp_path, exit_code, connections,
     costs = [[Cost(1.0, 1.0, 50.0, code) for _ in made] for code, made in zip((0, exit_code), connections, strict=True)]
 
     assert note_of(Turns(*costs), connections, tmp_path / "ours.log") == note
+
+
+def test_the_costs_of_a_run_and_of_a_job_follow_from_two_sizes() -> None:
+    """A run of 0.2 s, and 0.1 ms for each job."""
+    assert run_and_job((1_000, 0.3), (10_000, 1.2)) == pytest.approx((0.2, 0.0001))
 
 
 @pytest.mark.parametrize(

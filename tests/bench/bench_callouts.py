@@ -30,7 +30,7 @@ HERE = pathlib.Path(__file__).parent
 sys.path[:0] = [str(HERE), str(HERE.parent / "support")]
 
 from control_directory import set_up  # noqa: E402  after the path is set
-from figures import Figure  # noqa: E402
+from figures import Figure, cpu_of  # noqa: E402
 from job_files import LOCAL, Files, lay  # noqa: E402
 
 from arcacct.arex import resident  # noqa: E402
@@ -118,25 +118,19 @@ def _of_recorder(folder: pathlib.Path, here: Places, events: int) -> list[Figure
             time.sleep(0.05)
         time.sleep(1)
         for what in ("one after the other", "many at once"):
-            before_s = _cpu_of(recorder.pid)
+            before_s = cpu_of(recorder.pid)
             if what == "many at once":
                 recorder.send_signal(signal.SIGSTOP)
             _measured(folder, what, str(events))
             recorder.send_signal(signal.SIGCONT)
             while any(name.removeprefix(".tmp-")[:1].isdigit() for name in os.listdir(here.spool)):
                 time.sleep(0.05)
-            cpu_ms = (_cpu_of(recorder.pid) - before_s) * 1000 / events
+            cpu_ms = (cpu_of(recorder.pid) - before_s) * 1000 / events
             figures.append(
                 Figure(f"callouts: CPU of the recorder, an event, {what}", cpu_ms, "ms", note=f"of {events}")
             )
         recorder.send_signal(signal.SIGTERM)
     return figures
-
-
-def _cpu_of(pid: int) -> float:
-    """CPU of a process so far, in seconds."""
-    words = pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(words[11]) + int(words[12])) / os.sysconf("SC_CLK_TCK")
 
 
 # What follows is done in a process of its own, which inherits all that a launcher leaves behind.

@@ -25,7 +25,11 @@ class Cost(NamedTuple):
 
 
 class Figure(NamedTuple):
-    """One line of the table; ``peer`` is what the other program cost in the same run, or was recorded elsewhere."""
+    """
+    One line of the table; ``peer`` is what the other program cost in the same run, or was recorded elsewhere.
+
+    Of several rounds they are medians or the least ones, as the benchmark says, and ``ratios`` has each round's.
+    """
 
     what: str
     ours: float
@@ -33,7 +37,6 @@ class Figure(NamedTuple):
     peer: float | None = None
     note: str = ""
     ratios: tuple[float, ...] = ()
-    """Of each round, where there were several: ``ours`` and ``peer`` are medians then."""
 
     @property
     def ratio(self) -> float | None:
@@ -54,12 +57,15 @@ class Turns(NamedTuple):
     ours: list[Cost]
     theirs: list[Cost]
 
+    def least(self, value: Callable[[Cost], float]) -> tuple[float, float | None]:
+        """The least of one value on each side: whatever else a host does only adds to it."""
+        return min(map(value, self.ours)), min(map(value, self.theirs), default=None)
+
     def figure(self, what: str, unit: str, value: Callable[[Cost], float], note: str = "") -> Figure:
-        """The medians of one value, and the ratio of each round."""
-        mine, others = [*map(value, self.ours)], [*map(value, self.theirs)]
-        ratios = tuple(other / one for one, other in zip(mine, others, strict=True)) if others else ()
-        peer = statistics.median(others) if others else None
-        return Figure(what, statistics.median(mine), unit, peer, note, ratios)
+        """The least of one value on each side, and the ratio of each round."""
+        pairs = zip(map(value, self.ours), map(value, self.theirs), strict=False)
+        mine, others = self.least(value)
+        return Figure(what, mine, unit, others, note, tuple(other / one for one, other in pairs))
 
 
 def in_turns(ours: Callable[[], Cost], theirs: Callable[[], Cost] | None, rounds: int = ROUNDS) -> Turns:
@@ -85,15 +91,22 @@ def cost_of(command: list[str], *, env: dict[str, str] | None = None, log: pathl
     return Cost(usage.ru_utime + usage.ru_stime, time.monotonic() - begun, usage.ru_maxrss / 1024, process.returncode)
 
 
+def cpu_of(pid: int) -> float:
+    """CPU of a process so far, in seconds."""
+    words = pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(words[11]) + int(words[12])) / os.sysconf("SC_CLK_TCK")
+
+
 def table(figures: list[Figure]) -> str:
     """The figures for people."""
-    lines = [f"{'':58} {'ours':>12} {'peer':>12} {'ratio':>7}"]
+    wide = max([58, *(len(f"{figure.what} [{figure.unit}]") for figure in figures)])
+    lines = [f"{'':{wide}} {'ours':>12} {'peer':>12} {'ratio':>7}"]
     for figure in figures:
         peer = "" if figure.peer is None else f"{figure.peer:12,.3f}"
         ratio = "" if figure.ratio is None else f"{figure.ratio:7.1f}"
         ratio += f"  ({figure.spread})" if figure.spread else ""
         what = f"{figure.what} [{figure.unit}]" if figure.unit else figure.what
-        lines.append(f"{what:58} {figure.ours:12,.3f} {peer:>12} {ratio:>7}  {figure.note}".rstrip())
+        lines.append(f"{what:{wide}} {figure.ours:12,.3f} {peer:>12} {ratio:>7}  {figure.note}".rstrip())
     return "\n".join(lines)
 
 

@@ -41,6 +41,8 @@ class Look(NamedTuple):
     """Without what ARC's programs cannot publish (``&`` and ``<`` in names: they do not escape XML)."""
     heavy: bool = False
     """Each with sixteen nodes and twenty transfers."""
+    new: bool = False
+    """They ended since the begin of last month, and no sums have them yet."""
     seed: int = 1
     """Another one makes other jobs."""
 
@@ -55,7 +57,7 @@ class Look(NamedTuple):
     @property
     def options(self) -> list[str]:
         """On the command line of this file."""
-        wanted = {"--no-children": not self.children, "--plain": self.plain, "--heavy": self.heavy}
+        wanted = {"--no-children": not self.children, "--plain": self.plain, "--heavy": self.heavy, "--new": self.new}
         return ["--seed", str(self.seed), *(name for name, is_wanted in wanted.items() if is_wanted)]
 
 
@@ -85,7 +87,7 @@ def fill(folder: pathlib.Path, jobs: int, look: Look = USUAL) -> Places:
     con.execute("PRAGMA cache_size = -200000")
     # What the triggers would log row by row, and the indexes would take up row by row, is done at once.
     with _without(con, "trigger"), _without(con, "index"):
-        rows = _jobs(jobs, random.Random(look.seed))
+        rows = _jobs(jobs, random.Random(look.seed), *(_since_last_month() if look.new else ()))
         while chunk := list(itertools.islice(rows, CHUNK)):
             con.execute("BEGIN")
             _insert(con, chunk, look)
@@ -93,8 +95,9 @@ def fill(folder: pathlib.Path, jobs: int, look: Look = USUAL) -> Places:
             access.write_back(con)
         con.execute("INSERT INTO FinishedLog (RecordID) SELECT RecordID FROM AAR ORDER BY RecordID")
         con.execute("UPDATE RecordCount SET Records = ?", (jobs,))
-    usage.update_monthly(con, here)
-    usage.update_breakdown(con, here, everything=True)
+    if not look.new:
+        usage.update_monthly(con, here)
+        usage.update_breakdown(con, here, everything=True)
     con.execute("ANALYZE")
     con.close()
     return here
@@ -139,13 +142,23 @@ def _names(con: Connection, *, plain: bool) -> None:
     con.execute("COMMIT")
 
 
-def _jobs(jobs: int, rng: random.Random) -> Iterator[tuple]:
+def _since_last_month() -> tuple[int, int]:
+    """The begin of last month, UTC seconds, and the seconds from then until an hour ago."""
+    now = int(time.time())
+    year, month, *_ = time.gmtime(now)
+    first_end = calendar.timegm((year - (month == 1), (month - 2) % 12 + 1, 1, 0, 0, 0))
+    return first_end, now - 3600 - first_end
+
+
+def _jobs(jobs: int, rng: random.Random, first_end: int | None = None, span_s: int | None = None) -> Iterator[tuple]:
     """AAR rows; end times rise as they do on a CE."""
+    first_end = FIRST_END if first_end is None else first_end
+    span_s = DAYS * 86400 if span_s is None else span_s
     for number in range(1, jobs + 1):
         user = rng.randrange(USERS)
         cores = rng.choice((1, 1, 1, 4, 8, 8, 16))
         wall = int(rng.expovariate(1 / 14_000)) + 30
-        end = FIRST_END + number * DAYS * 86400 // jobs + rng.randrange(60)
+        end = first_end + number * span_s // jobs + rng.randrange(60)
         failed = rng.random() < 0.08
         yield (
             number, f"{rng.getrandbits(200):054x}"[:54], str(10_000_000 + number), 1, rng.randrange(3) + 1, user + 1,
@@ -216,6 +229,7 @@ def _main() -> None:
     )
     parser.add_argument("--plain", action="store_true", help="without what ARC's programs cannot publish")
     parser.add_argument("--heavy", action="store_true", help="with sixteen nodes and twenty transfers each")
+    parser.add_argument("--new", action="store_true", help="ended since the begin of last month, and in no sums yet")
     parser.add_argument("--seed", type=int, default=USUAL.seed, help="another one makes other jobs")
     args = vars(parser.parse_args())
     fill(args.pop("folder"), args.pop("jobs"), Look(**args))

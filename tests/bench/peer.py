@@ -15,7 +15,7 @@ PACKAGES = ("nordugrid-arc-arex", "nordugrid-arc-arcctl", "libarccommon3v5")
 
 @functools.cache
 def arc_root() -> pathlib.Path | None:
-    """Where ARC's files lie; ``None`` when the packages are not to be had (then recorded figures are shown)."""
+    """Where ARC's files lie; ``None`` when the packages are not to be had (then ours alone are shown)."""
     if not shutil.which("apt-get") or not shutil.which("dpkg"):
         return None
     folder = pathlib.Path(tempfile.mkdtemp(prefix="arcacct-peer-"))
