@@ -6,6 +6,7 @@ import json
 import time
 import zlib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
+from functools import cache
 from os.path import commonprefix
 from typing import NamedTuple
 
@@ -202,7 +203,8 @@ def record_intent(
 def _inserted(
     con: Connection, target: str, messages: Sequence[Message], now: int, *, one_kind: bool, keep: bool
 ) -> list[Message]:
-    totals = _TotalIDs(con, target)
+    # By names and day: each row of PublishedTotals is looked up once.
+    total_id = cache(lambda names, day: published_total_id(con, target, names, month_of(day * DAY_S)))
     written = []
     for message in messages:
         prefix = _key_prefix(message.records)
@@ -217,14 +219,9 @@ def _inserted(
             "INSERT INTO SentRecords VALUES (?, ?, ?, ?, ?, nullif(?, ?3), ?, ?, ?, ?, ?)",
             [
                 (
-                    message_id,
-                    position,
-                    one.job_id,
-                    *one[3:5],
-                    one.key[len(prefix) :],
-                    one.notes,
-                    totals.of(one),
-                    *one[8:11],
+                    *(message_id, position, one.job_id, one.end_time, one.digest, one.key[len(prefix) :], one.notes),
+                    one.total_id if one.names is None else total_id(one.names, one.end_time // DAY_S),
+                    *(one.wall_s, one.replaced_id, one.replaced_wall_s),
                 )
                 for position, one in enumerate(message.records)
             ],
@@ -250,28 +247,6 @@ def _key_prefix(records: Sequence[SentRecord]) -> str:
     if records and records[0].key.endswith(records[0].job_id):
         return prefix[: len(records[0].key) - len(records[0].job_id)]
     return prefix
-
-
-class _TotalIDs:
-    """Finds where the receiver counts records: rows of PublishedTotals, each looked up once."""
-
-    def __init__(self, con: Connection, target: str) -> None:
-        """Use it only in the caller's transaction."""
-        self._con = con
-        self._target = target
-        self._known: dict[tuple[Names, int], int] = {}
-        """By names and day."""
-
-    def of(self, record: SentRecord) -> int | None:
-        """Return the row of a record; ``None`` if it is not counted."""
-        names, end_time = record.names, record.end_time
-        if names is None:
-            return record.total_id
-        known = self._known.get((names, end_time // DAY_S))
-        if known is None:
-            known = published_total_id(self._con, self._target, names, month_of(end_time))
-            self._known[names, end_time // DAY_S] = known
-        return known
 
 
 def published_total_id(con: Connection, target: str, names: Names, month: tuple[int, int]) -> int:
