@@ -266,15 +266,14 @@ class TargetRun:
         ctx = self._begun()
         open_cursor(ctx, self._options.since)
         ctx = self._numbered(ctx)
+        # A republish finds records by their end times: it does not know the places of those that it keeps.
+        kept_records.forget(ctx.publishing, self._target.block)
         error = self._attempt(ctx, "republish", lambda delivery: self._send_again(ctx, delivery, period, horizon))
         # A month with nothing published needs no alarm once it is not requested any more.
         holding = [one for one in ctx.guard.held.values() if (one.year, one.month) in ctx.months]
         target_months.set_held(
             ctx.publishing, self._target.block, holding, self._healed(ctx, period) if self._is_whole else ()
         )
-        if ctx.guard.held or not self._months_of(ctx, period).isdisjoint(target_months.held(ctx.known)):
-            # These records were found by their end times: their places in the log are unknown.
-            kept_records.forget(ctx.publishing, self._target.block)
         return TargetResult(self._target.name, self.summary, error)
 
     def _healed(self, ctx: RunContext, period: Period) -> list[Month]:
