@@ -64,7 +64,7 @@ def test_the_costs_of_a_run_and_of_a_job_follow_from_two_sizes() -> None:
 @pytest.mark.parametrize(
     ("file", "old", "new", "told"),
     [
-        pytest.param("options.py", 'messages("50", ', 'messages("7", ', "the same", id="other messages"),
+        pytest.param("options.py", 'messages("500", ', 'messages("7", ', "the same", id="other messages"),
         pytest.param("usage_record.py", "GlobalJobId", "GlobalJobID", "DIFFERENCES", id="other records"),
     ],
 )
