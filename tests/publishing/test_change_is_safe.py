@@ -38,20 +38,16 @@ CREATE TABLE JobLimits (RecordID INTEGER PRIMARY KEY, Seconds INTEGER NOT NULL);
 INSERT INTO JobLimits SELECT RecordID, 3600 FROM AAR;
 """
 FIELD = "    requested_wall_s: int | None = None\n"
-READ = """        self.limits = {one: seconds for one, seconds, _ in rows("JobLimits", "Seconds, NULL")}
-"""
+READ = "\n    (SELECT Seconds FROM JobLimits WHERE RecordID = AAR.RecordID),"
 WRITE = """        limits = [(record_ids[job.job_id], job.requested_wall_s) for job in jobs if job.requested_wall_s]
         self._con.executemany("INSERT OR REPLACE INTO JobLimits VALUES (?, ?)", limits)
 """
 PATCHES = (
     ("records/model.py", r'(?<=a count that is a guess\."""\n)', FIELD),
     ("records/model.py", r"\n    @property\n    def cpu_s", FIELD),
-    ("records/reader.py", r"\n    def record\(self", READ),
-    (
-        "records/reader.py",
-        r"(?<=self\.unknown\.get\(record_id, \(\)\),\n)",
-        "                self.limits.get(record_id),\n",
-    ),
+    ("records/reader.py", r"\n    CASE WHEN Hold\.RecordID IS NOT NULL", READ),
+    ("records/reader.py", r"hold,\n    \) = row", "limit, "),
+    ("records/reader.py", r"(?<=_fields\(unknown\),\n)", "            limit,\n"),
     ("records/writer.py", r"        return Written\(\n            len\(new\),", WRITE),
     ("publishing/sent.py", r"(?<={1: _FIRST_DIGEST)(?=})", ', 2: (*_FIRST_DIGEST, "requested_wall_s")'),
     ("database/connection.py", r"(?<=ACCOUNTING_SCHEMA = )(?=\d+\n)", "1 + "),
