@@ -162,7 +162,7 @@ are 735,000 bytes of text, and web servers take 1 MB or more unless they are con
 """
 
 MOST_UNHALVED = 50
-"""Records. A message of more is halved if its receiver does not answer in time: jura-ng has always sent so many."""
+"""Records. A larger message is halved if its receiver does not answer in time; jura-ng sends this many by default."""
 
 SUSPECTS = 3
 """If this many records are refused one after the other and none is accepted, the server may be at fault."""

@@ -549,7 +549,7 @@ def discard_unsent(con: Connection, message_ids: Sequence[int]) -> None:
 
 TIMED_OUT = "split: no answer in time"
 SMALLER_MESSAGES = 100
-"""So many messages after one that was split because its receiver did not answer in time, the next may be as large."""
+"""After this many messages, the split of one that was not answered in time limits the next ones no longer."""
 
 
 def split(

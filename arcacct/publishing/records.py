@@ -30,10 +30,6 @@ from arcacct.records.reader import Page
 from arcacct.records.states import FINAL
 from arcacct.wording import count_of
 
-Versions = dict[str, list[SentVersion]]
-"""The receiver's versions of each job."""
-
-
 TWIN = (
     "the receiver would treat it as job {}, which has the same id in the batch system and the same end: one would"
     " replace the other. Sums (apel_messages=summaries) count both, from the first month with nothing published"
@@ -324,7 +320,7 @@ def gather(ctx: RunContext, router: RecordRouter, jobs: Sequence[tuple[int, str,
     ``jobs``: place in the log, JobID and record. A missing record is looked up if the receiver has the job.
     """
     job_ids = [job_id for _seq, job_id, _aar in jobs]
-    versions = sent.versions(ctx.publishing, ctx.block, job_ids, keeps_first=ctx.plugin.keeps_first)
+    versions = _versions(ctx, job_ids)
     lacking = [job_id for _seq, job_id, aar in jobs if aar is None and job_id in versions]
     found = reader.by_job_id(ctx.accounting, lacking) if lacking else {}
     records = [found.get(job_id) if aar is None else aar for _seq, job_id, aar in jobs]
@@ -352,7 +348,7 @@ def fate(ctx: RunContext, job: Candidate) -> Fate:
     if aar is None:
         return Fate.RETRACT
     if not reader.is_publishable(aar):
-        # A job that was resumed is decided about when it ends.
+        # The end of a resumed job decides.
         return Fate.RETRACT if aar.held or aar.status in FINAL else Fate.LEAVE
     # Records with pseudonyms stay at the receiver as they were sent: the pseudonyms are no correction.
     if job.is_closed or job.state == "dropped":
@@ -635,7 +631,7 @@ def zero_records(ctx: RunContext, delivery: MessageSink) -> None:
         delivery.deliver(DeliveryBatch(family.envelope, batched(parts, *ctx.limits)))
 
 
-def _versions(ctx: RunContext, job_ids: Sequence[str]) -> Versions:
+def _versions(ctx: RunContext, job_ids: Sequence[str]) -> dict[str, list[SentVersion]]:
     return sent.versions(ctx.publishing, ctx.block, job_ids, keeps_first=ctx.plugin.keeps_first)
 
 

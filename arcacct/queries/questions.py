@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import time
-from calendar import timegm
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
@@ -17,6 +15,7 @@ from arcacct.database.connection import ACCOUNTING_SCHEMA, Connection, DatabaseE
 from arcacct.database.durable import WAL, header_of
 from arcacct.database.schema import ACCOUNTING
 from arcacct.errors import SchemaError, StoreError
+from arcacct.publishing.ledger_rows import month_bounds, month_of
 from arcacct.records.reader import one_state, plain_text, unescaped
 from arcacct.records.recorder import escaped
 from arcacct.records.row_mapping import schema_version
@@ -675,11 +674,8 @@ def _periods(selection: Selection, *, is_daily: bool) -> _Periods | None:
         if bound is None:
             numbers.append(None)
             continue
-        year, month = time.gmtime(bound)[:2]
-        if is_daily:
-            starts_s = [day * _DAY_S for day in (bound // _DAY_S, bound // _DAY_S + 1)]
-        else:
-            starts_s = [timegm((year, month, 1, 0, 0, 0)), timegm((year + month // 12, month % 12 + 1, 1, 0, 0, 0))]
+        day_s = bound // _DAY_S * _DAY_S
+        starts_s = (day_s, day_s + _DAY_S) if is_daily else month_bounds(*month_of(bound))
         start_s = min(starts_s, key=lambda start_s: abs(start_s - bound))
         numbers.append(start_s // _DAY_S if is_daily else _month_number(start_s))
         if start_s < bound:
@@ -692,7 +688,7 @@ def _periods(selection: Selection, *, is_daily: bool) -> _Periods | None:
 
 
 def _month_number(second: int) -> int:
-    year, month = time.gmtime(second)[:2]
+    year, month = month_of(second)
     return year * 100 + month
 
 
