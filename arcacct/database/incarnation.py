@@ -198,8 +198,8 @@ def begin_run(accounting: Connection, publishing: Connection, here: Places) -> F
                     f"INSERT INTO TargetMonths ({_UNSURE_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?)"
                     " ON CONFLICT DO UPDATE SET Answered = coalesce(Answered, excluded.Answered), (UncertainSince,"
                     " UncertainJobs, IsEarlier) = (coalesce(UncertainSince, excluded.UncertainSince),"
-                    " iif(UncertainSince IS NULL, excluded.UncertainJobs, UncertainJobs),"
-                    " iif(UncertainSince IS NULL, excluded.IsEarlier, IsEarlier))",
+                    " CASE WHEN UncertainSince IS NULL THEN excluded.UncertainJobs ELSE UncertainJobs END,"
+                    " CASE WHEN UncertainSince IS NULL THEN excluded.IsEarlier ELSE IsEarlier END)",
                     json.loads(noted(accounting, _UNSURE) or "[]"),
                 )
         _note_unsure(accounting, publishing, what, found)
