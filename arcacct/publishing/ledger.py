@@ -6,7 +6,7 @@ import json
 import time
 import zlib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
-from functools import cache
+from functools import cache, partial
 from os.path import commonprefix
 from typing import NamedTuple
 
@@ -203,8 +203,9 @@ def record_intent(
 def _inserted(
     con: Connection, target: str, messages: Sequence[Message], now: int, *, one_kind: bool, keep: bool
 ) -> list[Message]:
-    # By names and day: each row of PublishedTotals is looked up once.
-    total_id = cache(lambda names, day: published_total_id(con, target, names, month_of(day * DAY_S)))
+    # Each row of PublishedTotals is looked up once, and the month of each day is computed once.
+    month_of_day = cache(lambda day: month_of(day * DAY_S))
+    total_id = cache(partial(published_total_id, con, target))
     written = []
     for message in messages:
         prefix = _key_prefix(message.records)
@@ -220,7 +221,7 @@ def _inserted(
             [
                 (
                     *(message_id, position, one.job_id, one.end_time, one.digest, one.key[len(prefix) :], one.notes),
-                    one.total_id if one.names is None else total_id(one.names, one.end_time // DAY_S),
+                    one.total_id if one.names is None else total_id(one.names, month_of_day(one.end_time // DAY_S)),
                     *(one.wall_s, one.replaced_id, one.replaced_wall_s),
                 )
                 for position, one in enumerate(message.records)
@@ -252,21 +253,25 @@ def _key_prefix(records: Sequence[SentRecord]) -> str:
 def published_total_id(con: Connection, target: str, names: Names, month: tuple[int, int]) -> int:
     """Return the row of `PublishedTotals` for names, year and month. The caller has a transaction."""
     text = json.dumps(names, ensure_ascii=False, separators=(",", ":"))
-    con.execute(
+    named = con.execute(
         "INSERT OR IGNORE INTO SentNames (Names, Site, SubmitHost) VALUES (?, ?, ?)",
         (text, names[0] or "", names[1] or ""),
     )
-    con.execute(
-        "INSERT OR IGNORE INTO PublishedTotals (Target, NamesID, Year, Month)"
+    # New names have no totals yet.
+    if not named.rowcount:
+        found = con.execute(
+            "SELECT PublishedTotalID FROM SentNames JOIN PublishedTotals USING (NamesID)"
+            " WHERE Names = ? AND Target = ? AND Year = ? AND Month = ?",
+            (text, target, *month),
+        ).fetchone()
+        if found is not None:
+            return int(found[0])
+    added = con.execute(
+        "INSERT INTO PublishedTotals (Target, NamesID, Year, Month)"
         " SELECT ?, NamesID, ?, ? FROM SentNames WHERE Names = ?",
         (target, *month, text),
     )
-    (found,) = con.execute(
-        "SELECT PublishedTotalID FROM SentNames JOIN PublishedTotals USING (NamesID)"
-        " WHERE Names = ? AND Target = ? AND Year = ? AND Month = ?",
-        (text, target, *month),
-    ).fetchone()
-    return int(found)
+    return added.lastrowid or 0
 
 
 def sent_names(con: Connection, total_id: int | None) -> Names:
