@@ -128,9 +128,15 @@ _NO_TEXT = re.compile(r"(?i)<(script|style)\b")
 _TWISTED = re.compile('(?i)<p class="error">')
 
 
-def classify_status(status: int, headers: Mapping[str, str], said: str, advice: Mapping[int | None, str]) -> Answer:
-    """Return the meaning of a status, whether the service or a load balancer or proxy in front of it sends it."""
-    if status == 413:
+def classify_status(
+    status: int, headers: Mapping[str, str], said: str, advice: Mapping[int | None, str], *, to_message: bool = True
+) -> Answer:
+    """
+    Return the meaning of a status, whether the service or a load balancer or proxy in front of it sends it.
+
+    ``to_message``: the request had a message, which can be cut if it is too large.
+    """
+    if status == 413 and to_message:
         return Answer(Outcome.TOO_LARGE, status, said)
     if status in {408, 429} or (status >= 500 and status not in {501, 505}):
         # 429 and 503 refuse the request before any work; after the others some work may have been done.

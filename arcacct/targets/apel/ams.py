@@ -48,10 +48,7 @@ def classify_ams(status: int, headers: Mapping[str, str], body: bytes) -> Answer
         ids = parsed.get("messageIds") if isinstance(parsed, dict) and "error" not in parsed else None
         if isinstance(ids, list) and len(ids) == 1 and type(ids[0]) in (str, int) and ids[0] != "":
             return Answer(Outcome.ACCEPTED, 200, receiver_id=sanitise_line(str(ids[0]), TEXT_LIMIT))
-        advice = _ADVICE_AMS[None]
-        return Answer(
-            Outcome.NOT_AUTHORISED_OR_MISCONFIGURED, 200, said or "an empty answer", outcome_known=False, advice=advice
-        )
+        said = said or "an empty answer"
     if status == 401:
         return Answer(Outcome.TOKEN_REFUSED, 401, said, advice=_ADVICE_TOKEN, about_credentials=True)
     if status == 400 and error_message(body) and not said.startswith(("Invalid topic name", "Invalid project name")):
@@ -68,17 +65,12 @@ def classify_authn(status: int, headers: Mapping[str, str], body: bytes) -> Answ
     """
     for token in _tokens(body):
         secrecy.keep(token)
-    if status == 200:
-        if token_of(body) is not None:
-            return Answer(Outcome.ACCEPTED, 200)
-        return Answer(
-            Outcome.NOT_AUTHORISED_OR_MISCONFIGURED, 200, "no token in the answer", advice=_ADVICE_AUTHN[None]
-        )
+    if status == 200 and token_of(body) is not None:
+        return Answer(Outcome.ACCEPTED, 200)
     said = "an answer that may contain a token, so it is not shown" if 200 <= status < 300 else error_text(body)
-    answer = classify_status(status, headers, said, _ADVICE_AUTHN)
-    if answer.kind == Outcome.TOO_LARGE:
-        # No message of ours was there: halving it would not help, and would leave single records in doubt.
-        answer = answer._replace(kind=Outcome.NOT_AUTHORISED_OR_MISCONFIGURED, advice=_ADVICE_AUTHN[None])
+    if status == 200:
+        said = "no token in the answer"
+    answer = classify_status(status, headers, said, _ADVICE_AUTHN, to_message=False)
     return answer._replace(outcome_known=True, about_credentials=status in {400, 401, 403})
 
 
@@ -88,12 +80,8 @@ def classify_ams_status(status: int, headers: Mapping[str, str], body: bytes) ->
     if status == 200 and isinstance(parsed, dict) and "status" in parsed:
         said = sanitise_line(str(parsed["status"]), TEXT_LIMIT)
         return Answer(Outcome.ACCEPTED if said == "ok" else Outcome.TRY_LATER, 200, f"AMS says {said}")
-    if status == 200:
-        return Answer(
-            Outcome.NOT_AUTHORISED_OR_MISCONFIGURED, 200, error_text(body) or "an empty answer", advice=_ADVICE_STATUS
-        )
-    answer = classify_status(status, headers, error_text(body), {None: _ADVICE_STATUS})
-    return answer._replace(kind=Outcome.NOT_AUTHORISED_OR_MISCONFIGURED) if answer.kind == Outcome.TOO_LARGE else answer
+    said = error_text(body) or ("an empty answer" if status == 200 else "")
+    return classify_status(status, headers, said, {None: _ADVICE_AMS[None]}, to_message=False)
 
 
 def token_of(body: bytes) -> str | None:
@@ -129,8 +117,6 @@ _ADVICE_AMS = {
     404: "check project, topic and targeturl: AMS has no such project or topic",
     None: "check targeturl: the answer is not from AMS",
 }
-
-_ADVICE_STATUS = "check targeturl: the answer is not from AMS"
 
 _ADVICE_AUTHN = {
     400: "check x509_host_cert, and that this host's address resolves back to its name",

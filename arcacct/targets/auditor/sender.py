@@ -69,8 +69,7 @@ def classify_probe(status: int, headers: Mapping[str, str], body: bytes) -> Answ
     """
     if status in {200, 403}:
         return Answer(Outcome.ACCEPTED, status)
-    answer = classify_status(status, headers, error_text(body), _ADVICE)
-    return answer._replace(kind=Outcome.NOT_AUTHORISED_OR_MISCONFIGURED) if answer.kind == Outcome.TOO_LARGE else answer
+    return classify_status(status, headers, error_text(body), _ADVICE, to_message=False)
 
 
 # AUDITOR: many records in one request, all of them stored or none.

@@ -30,9 +30,7 @@ def classify_sgas(status: int, headers: Mapping[str, str], body: bytes, sent_ids
     if status == 200:
         return _sgas_inserted(body, sent_ids)
     said = error_text(body)
-    if status == 500:
-        if _SGAS_TRANSIENT.search(said):
-            return Answer(Outcome.TRY_LATER, 500, said, outcome_known=False)
+    if status == 500 and not _SGAS_TRANSIENT.search(said):
         return Answer(Outcome.RECORDS_REFUSED, 500, said)
     answer = classify_status(status, headers, said, _ADVICE_SGAS)
     # 406: only this machine is not ours to report.
@@ -49,9 +47,7 @@ def classify_probe(status: int, headers: Mapping[str, str], body: bytes) -> Answ
     if status == 405:
         return Answer(Outcome.ACCEPTED, 405)
     said = error_text(body)
-    answer = classify_status(status, headers, said, _ADVICE_SGAS)
-    if answer.kind == Outcome.TOO_LARGE:
-        answer = answer._replace(kind=Outcome.NOT_AUTHORISED_OR_MISCONFIGURED, advice=_ADVICE_SGAS[None])
+    answer = classify_status(status, headers, said, _ADVICE_SGAS, to_message=False)
     return answer._replace(about_credentials=status in {400, 401, 403} and "certificate" in said.lower())
 
 
@@ -83,10 +79,7 @@ def _sgas_inserted(body: bytes, sent_ids: Collection[str]) -> Answer:
         said = "null: inserted, but the ids were lost"
         return Answer(Outcome.TRY_LATER, 200, said, outcome_known=False)
     if not isinstance(parsed, dict):
-        said = error_text(body) or "an empty answer"
-        return Answer(
-            Outcome.NOT_AUTHORISED_OR_MISCONFIGURED, 200, said, outcome_known=False, advice=_ADVICE_SGAS[None]
-        )
+        return classify_status(200, {}, error_text(body) or "an empty answer", _ADVICE_SGAS)
     # Unchanged, or by the GlobalJobId that SGAS put in their place.
     found = {
         one: parsed[one if one in parsed else job_id]
