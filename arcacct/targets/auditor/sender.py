@@ -54,13 +54,6 @@ def classify(status: int, headers: Mapping[str, str], body: bytes) -> Answer:
     return classify_status(status, headers, said, _ADVICE)
 
 
-def classify_read(status: int, headers: Mapping[str, str], body: bytes) -> Answer:
-    """Judge what it answered to a question: 200 with an answer, or why there is none; nothing is changed by asking."""
-    if status == 200:
-        return Answer(Outcome.ACCEPTED, 200)
-    return classify_status(status, headers, error_text(body), _ADVICE)
-
-
 def classify_probe(status: int, headers: Mapping[str, str], body: bytes) -> Answer:
     """
     Judge what it answered to a question for its health: 200, or 403 where it lets certain certificates alone in.
@@ -87,11 +80,6 @@ def classify_probe(status: int, headers: Mapping[str, str], body: bytes) -> Answ
 _HEADERS = {"Content-Type": "application/json"}
 _MOST_DEPTH = 8
 """Levels of what is read back. A record has 5: itself, components, one of them, its scores, one of them."""
-
-
-def _most_bytes(text: str) -> int:
-    """How long the answer to a question for this record may be: the server spells and adds a few values its own way."""
-    return 4 * len(text) + 4096
 
 
 class AuditorSender(Sender):
@@ -143,49 +131,41 @@ class AuditorSender(Sender):
         """
         Look at a record that was there, and note in ``rows`` if it is not what was sent, or cannot be looked at.
 
-        ``unlike`` gets a sentence about an answer that no record can be.
+        ``unlike`` gets a sentence about an answer that no record can be. The answer is a failure only if that passes.
         """
+        found: list[bytes] = []
+
+        def judge(status: int, headers: Mapping[str, str], body: bytes) -> Answer:
+            if status != 200:
+                return classify_status(status, headers, error_text(body), _ADVICE)
+            found.append(body)
+            return Answer(Outcome.ACCEPTED, 200)
+
         sent = json.loads(text)
         record_id = sent["record_id"]
-        answer, body = self._read(record_id)
+        if self._may_read:
+            url = f"{self.destination}/record/{quote(record_id, safe='')}"
+            answer = self.transport.request(Request("GET", url, {}), judge)
+            self._may_read = answer.status not in (401, 403)
+            if answer.kind == Outcome.TRY_LATER and answer.status != 500:
+                return answer
         there: Any = None
         try:
-            there = None if body is None else parsed(body, most_depth=_MOST_DEPTH, most_length=_most_bytes(text))
+            # The server spells and adds a few values its own way.
+            there = parsed(found[-1], most_depth=_MOST_DEPTH, most_length=4 * len(text) + 4096) if found else None
         except BeyondBoundsError as error:
-            rows[record_id] = OTHER
             unlike.append(f"{record_id}: the server has {error} there, which is not our record")
-            return answer
+            there = {}
         except ValueError:
             # What is read back in half is as good as not read.
             pass
         if not isinstance(there, dict):
             rows[record_id] = KEPT
-            return answer
-        if _same(there, sent, but="stop_time"):
-            return answer if _same(there, sent) else self._send("PUT", "/record", text.encode())
-        rows[record_id] = OTHER
-        return answer
-
-    def _read(self, record_id: str) -> tuple[Answer, bytes | None]:
-        """
-        What the server says that a record of its is; ``None`` where it shows none to us.
-
-        The answer is only a failure that passes.
-        """
-        there: list[bytes | None] = []
-
-        def judge(status: int, headers: Mapping[str, str], body: bytes) -> Answer:
-            there.append(body if status == 200 else None)
-            return classify_read(status, headers, body)
-
-        if not self._may_read:
-            return Answer(Outcome.ACCEPTED), None
-        url = f"{self.destination}/record/{quote(record_id, safe='')}"
-        answer = self.transport.request(Request("GET", url, {}), judge)
-        self._may_read = answer.status not in (401, 403)
-        if answer.kind == Outcome.TRY_LATER and answer.status != 500:
-            return answer, None
-        return Answer(Outcome.ACCEPTED), there[-1] if there else None
+        elif not _same(there, sent, but="stop_time"):
+            rows[record_id] = OTHER
+        elif not _same(there, sent):
+            return self._send("PUT", "/record", text.encode())
+        return Answer(Outcome.ACCEPTED)
 
     def _send(self, method: str, path: str, data: bytes) -> Answer:
         return self.transport.request(Request(method, self.destination + path, _HEADERS, data), classify)

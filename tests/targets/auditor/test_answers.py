@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from arcacct.publishing.plugin import Outcome
-from arcacct.targets.auditor.sender import classify, classify_read
+from arcacct.targets.auditor.sender import classify
 
 JUDGED = {
     "stored": (200, b"", Outcome.ACCEPTED, True),
@@ -35,10 +35,3 @@ def test_an_answer_to_records(status, body, kind, known) -> None:
 
 def test_who_may_not_write_is_told_whom_to_ask() -> None:
     assert "write_access_cn" in classify(403, {}, b"").advice
-
-
-def test_an_answer_to_a_question() -> None:
-    """Whatever it shows is an answer; of a record that is not there it says only that something failed."""
-    assert classify_read(200, {}, b"{}").kind == Outcome.ACCEPTED
-    assert classify_read(500, {}, b"UNEXPECTED_ERROR").kind == Outcome.TRY_LATER
-    assert classify_read(403, {}, b"").kind == Outcome.NOT_AUTHORISED_OR_MISCONFIGURED
