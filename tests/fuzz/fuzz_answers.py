@@ -424,16 +424,16 @@ GIVEN = b"HTTP/1.1 200 OK\r\n" + GIVEN_MARK
 
 
 @lru_cache
-def receiver() -> tuple[_Says, Callable[[], ssl.SSLContext]]:
+def receiver() -> tuple[_Says, Callable[[], ssl.SSLContext], Signer]:
     place = tempfile.mkdtemp(prefix="arcacct-fuzz-")
     authority = Authority(place, "Fuzz")
     server = authority.issue("localhost", rsa_key=False)
-    return _Says(server_context(server)), partial(tls_context, None, None, ca_file=authority.ca_file)
+    return _Says(server_context(server)), partial(tls_context, None, None, ca_file=authority.ca_file), Signer(*server)
 
 
 def _exchanged(raw: bytes, token: str) -> list[Answer]:
     """What the real clients make of these bytes, as the answer to a message, to a question for a token, and of SGAS."""
-    says, context = receiver()
+    says, context, signer = receiver()
     timeouts = TimeoutPolicy(connect_s=10, read_s=10, backoff_s=())
     given = json.dumps({"token": token}).encode()
     found = []
@@ -441,7 +441,7 @@ def _exchanged(raw: bytes, token: str) -> list[Answer]:
         says.answers = answers
         session = Transport(context(), timeouts=timeouts)
         with contextlib.closing(session):
-            client = AMSClient(f"https://localhost:{says.port}/p", f"https://localhost:{says.port}/t", session)
+            client = AMSSender(f"https://localhost:{says.port}/p", f"https://localhost:{says.port}/t", session, signer)
             found.append(client.publish(b"x", "20250101/0123"))
     # Refused records are sent once more, at once.
     says.answers = [raw, raw]
@@ -453,7 +453,7 @@ def _exchanged(raw: bytes, token: str) -> list[Answer]:
 
 def _check_said_before() -> None:
     """What a receiver says before it is asked is no answer: a record would count as accepted that never was."""
-    says, context = receiver()
+    says, context, _signer = receiver()
     taken = json.dumps(dict.fromkeys(IDS, 1)).encode()
     ahead = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s" % (len(taken), taken)
     # As long as what is read at once: then OpenSSL keeps what is behind it.

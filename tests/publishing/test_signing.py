@@ -162,11 +162,11 @@ def test_key_and_certificate_must_belong_together(host, rsa_host):
 
 
 def test_missing_files_are_named(host, tmp_path):
-    """A path that leads nowhere is named with its option."""
+    """A path that leads nowhere is named."""
     nowhere = str(tmp_path / "nowhere.pem")
-    with pytest.raises(CredentialError, match=r"nowhere\.pem.*No such file.*x509_host_cert"):
+    with pytest.raises(CredentialError, match=r"nowhere\.pem.*No such file"):
         Signer(nowhere, host.key_path)
-    with pytest.raises(CredentialError, match=r"nowhere\.pem.*No such file.*x509_host_key"):
+    with pytest.raises(CredentialError, match=r"nowhere\.pem.*No such file"):
         Signer(host.cert_path, nowhere)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import re
 import secrets
+import ssl
 import time
 from collections.abc import Iterator, Mapping
 
@@ -16,7 +17,7 @@ from cryptography.hazmat.primitives.serialization import pkcs7
 from cryptography.x509.oid import PublicKeyAlgorithmOID
 
 from arcacct import secrecy
-from arcacct.errors import CredentialError, use_as
+from arcacct.errors import CredentialError
 from arcacct.files.safe_open import read_regular
 from arcacct.publishing.ledger import Message
 from arcacct.publishing.plugin import (
@@ -29,9 +30,9 @@ from arcacct.publishing.plugin import (
     error_text,
     json_of,
 )
-from arcacct.publishing.transport import Request, TimeoutPolicy, Transport, transport_to
+from arcacct.publishing.transport import Request, Transport
 from arcacct.targets.apel.messages import ssm_text
-from arcacct.targets.apel.options import APELTarget
+from arcacct.tls import load_credential
 from arcacct.wording import sanitise_line
 
 # What AMS and its authn service answer (argo-messaging, argo-api-authn): their own rows of `publishing.plugin`.
@@ -149,7 +150,14 @@ class Signer:
         Raises CredentialError as `signing_pair` does, and if the certificate is not valid from now until a day later.
         """
         self._certificate, self._key = signing_pair(cert_path, key_path)
-        _check_lifetime(cert_path, self._certificate)
+        now_s = int(time.time())
+        begin, end = self._certificate.not_valid_before_utc, self._certificate.not_valid_after_utc
+        if begin.timestamp() > now_s:
+            raise CredentialError(f"{cert_path}: not valid before {begin:{_UTC}}; check the clock of this host")
+        if end.timestamp() < now_s:
+            raise CredentialError(f"{cert_path}: expired {end:{_UTC}}; renew the host certificate")
+        if end.timestamp() < now_s + MIN_LIFETIME_S:
+            raise CredentialError(f"{cert_path}: expires {end:{_UTC}}, within a day; renew the host certificate")
 
     def signed(self, message: bytes) -> bool:
         """Whether a message of `sign` carries this certificate: the receiver takes no other one's for ours."""
@@ -203,27 +211,24 @@ def signing_pair(
     """
     Certificate and key, both of PEM files, after a signature for trial; when they are valid is not looked at.
 
-    Raises CredentialError, its text with the path first, if one is unreadable or encrypted, they do not match, or the
-    key makes no signature that SSM takes (it is neither RSA nor EC, for RSA-PSS only, or damaged).
+    TLS shows the same pair: it finds out first whether both can be read and belong together (`tls.load_credential`).
+    Raises CredentialError, its text with the path first, as TLS does, or if the key makes no signature that SSM takes
+    (it is neither RSA nor EC, for RSA-PSS only, or damaged).
     """
+    load_credential(ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT), cert_path, key_path)
     try:
-        certificate = x509.load_pem_x509_certificate(_read(cert_path, "x509_host_cert"))
+        certificate = x509.load_pem_x509_certificate(read_regular(cert_path))
     except ValueError as exc:
         raise CredentialError(f"{cert_path}: no certificate in PEM form; set x509_host_cert to one") from exc
-    data = _read(key_path, "x509_host_key")
     try:
         # Whether an RSA key is one takes 30 ms to find out by its numbers, and less than one by using it (below).
-        key = serialization.load_pem_private_key(data, password=None, unsafe_skip_rsa_key_validation=True)
-    except TypeError as exc:
-        raise CredentialError(
-            f"{key_path}: the key is encrypted; a service needs it in clear (openssl pkey -in ... -out ...)"
-        ) from exc
+        key = serialization.load_pem_private_key(
+            read_regular(key_path), password=None, unsafe_skip_rsa_key_validation=True
+        )
     except (ValueError, UnsupportedAlgorithm) as exc:
-        if b"PRIVATE KEY-----" in data:
-            raise CredentialError(
-                f"{key_path}: a key of a form that cannot sign messages; ask for a certificate with an RSA or EC key"
-            ) from exc
-        raise CredentialError(f"{key_path}: no private key in PEM form; set x509_host_key to one") from exc
+        raise CredentialError(
+            f"{key_path}: a key of a form that cannot sign messages; ask for a certificate with an RSA or EC key"
+        ) from exc
     if not isinstance(key, rsa.RSAPrivateKey | ec.EllipticCurvePrivateKey):
         raise CredentialError(
             f"{key_path}: the key is neither RSA nor EC, and APEL can check the signatures of no other; ask for a "
@@ -232,43 +237,13 @@ def signing_pair(
     if certificate.public_key_algorithm_oid == PublicKeyAlgorithmOID.RSASSA_PSS:
         # Such a key signs by RSA-PSS only, and SSM takes every RSA-PSS signature for a broken one.
         raise CredentialError(f"{cert_path}: its key is for RSA-PSS only; ask for a certificate with a plain RSA key")
-    if key.public_key() != certificate.public_key():
-        raise CredentialError(
-            f"{key_path}: this is not the key of the certificate {cert_path}; set x509_host_key and x509_host_cert "
-            "to files that belong together"
-        )
-    if isinstance(key, rsa.RSAPrivateKey) and not _signs(key):
-        raise CredentialError(f"{key_path}: the key is damaged: its signatures are invalid")
+    if isinstance(key, rsa.RSAPrivateKey):
+        probe, form = b"arcacct", padding.PKCS1v15()
+        try:
+            key.public_key().verify(key.sign(probe, form, hashes.SHA256()), probe, form, hashes.SHA256())
+        except (InvalidSignature, InternalError, ValueError) as exc:
+            raise CredentialError(f"{key_path}: the key is damaged: its signatures are invalid") from exc
     return certificate, key
-
-
-def _read(path: str, option: str) -> bytes:
-    try:
-        return read_regular(path)
-    except OSError as exc:
-        advice = f"set {option}, or {use_as(path, 'its owner')}"
-        raise CredentialError(f"{path}: cannot be read ({exc.strerror}); {advice}") from exc
-
-
-def _signs(key: rsa.RSAPrivateKey) -> bool:
-    """Whether what a key signs is taken for its signature."""
-    probe, form = b"arcacct", padding.PKCS1v15()
-    try:
-        key.public_key().verify(key.sign(probe, form, hashes.SHA256()), probe, form, hashes.SHA256())
-    except (InvalidSignature, InternalError, ValueError):
-        return False
-    return True
-
-
-def _check_lifetime(path: str, certificate: x509.Certificate) -> None:
-    now_s = int(time.time())
-    begin, end = certificate.not_valid_before_utc, certificate.not_valid_after_utc
-    if begin.timestamp() > now_s:
-        raise CredentialError(f"{path}: not valid before {begin:{_UTC}}; check the clock of this host")
-    if end.timestamp() < now_s:
-        raise CredentialError(f"{path}: expired {end:{_UTC}}; renew the host certificate")
-    if end.timestamp() < now_s + MIN_LIFETIME_S:
-        raise CredentialError(f"{path}: expires {end:{_UTC}}, within a day; renew the host certificate")
 
 
 def signed_text(message: bytes) -> str:
@@ -288,11 +263,6 @@ MAX_ENCODED_BYTES = 1_000_000
 """The documented limit of a message's base64 text; the server itself gives up at 1,500,000 bytes as stored."""
 
 
-def encoded_size(n_bytes: int) -> int:
-    """The length of `n_bytes` in base64: what MAX_ENCODED_BYTES limits."""
-    return (n_bytes + 2) // 3 * 4
-
-
 def new_empaid(now_s: int | None = None) -> str:
     """
     A name for one message, ``YYYYMMDD/<14 hex digits>``: the UTC day and 56 random bits.
@@ -303,15 +273,34 @@ def new_empaid(now_s: int | None = None) -> str:
     return f"{day}/{secrets.token_hex(7)}"
 
 
-class AMSClient:
-    """Publishes to one topic, with a token of AMS's authn service."""
+class AMSSender(Sender):
+    """One target's way to its topic: signed messages, with a token of AMS's authn service."""
 
-    def __init__(self, publish_url: str, token_url: str, session: Transport) -> None:
+    transport: Transport
+
+    def __init__(self, publish_url: str, token_url: str, session: Transport, signer: Signer) -> None:
         """Prepare without connecting."""
-        self._transport = session
-        self._publish_url = publish_url
+        self.transport = session
+        self.destination = publish_url
         self._token_url = token_url
         self._token: str | None = None
+        self._signer = signer
+
+    def name(self) -> str | None:
+        return new_empaid()
+
+    def pack(self, text: str) -> bytes:
+        return self._signer.sign(text)
+
+    def unpack(self, data: bytes) -> str:
+        return signed_text(data)
+
+    def renewed(self, data: bytes) -> bytes:
+        # APEL drops a message whose signer's certificate has expired, without a report.
+        return data if self._signer.signed(data) else self.pack(self.unpack(data))
+
+    def send(self, message: Message) -> Answer:
+        return self.publish(message.data, message.empaid or new_empaid())
 
     def publish(self, data: bytes, empaid: str) -> Answer:
         """
@@ -320,9 +309,9 @@ class AMSClient:
         The answer may be the authn service's, if that gives no token: then nothing was sent. What exceeds
         MAX_ENCODED_BYTES is not sent either, and is TOO_LARGE.
         """
-        if encoded_size(len(data)) > MAX_ENCODED_BYTES:
-            text = f"{encoded_size(len(data))} bytes in base64, {MAX_ENCODED_BYTES} are allowed"
-            return Answer(Outcome.TOO_LARGE, text=text)
+        size = (len(data) + 2) // 3 * 4
+        if size > MAX_ENCODED_BYTES:
+            return Answer(Outcome.TOO_LARGE, text=f"{size} bytes in base64, {MAX_ENCODED_BYTES} are allowed")
         # AMS does not escape attributes when it stores them; base64 and these names need no escapes.
         if not re.fullmatch(r"[A-Za-z0-9/._-]+", empaid):
             raise ValueError(f"an empaid consists of letters, digits and / . _ -, not {empaid!r}")
@@ -342,41 +331,14 @@ class AMSClient:
     def _post(self, body: bytes) -> Answer:
         """With the token of before, or a new one; the answer says why if there is none."""
         if self._token is None:
-            answer = self._transport.request(Request("GET", self._token_url, {}), self._read_token)
+            answer = self.transport.request(Request("GET", self._token_url, {}), self._read_token)
             if self._token is None:
                 return answer
         headers = {"x-api-key": self._token, "Content-Type": "application/json"}
-        return self._transport.request(Request("POST", self._publish_url, headers, body), classify_ams)
+        return self.transport.request(Request("POST", self.destination, headers, body), classify_ams)
 
     def _read_token(self, status: int, headers: Mapping[str, str], body: bytes) -> Answer:
         answer = classify_authn(status, headers, body)
         if answer.kind == Outcome.ACCEPTED:
             self._token = token_of(body)
         return answer
-
-
-class AMSSender(Sender):
-    """One target's way to its topic, by signed messages."""
-
-    def __init__(self, target: APELTarget, timeouts: TimeoutPolicy | None = None) -> None:
-        """Raise CredentialError and ConfigError as `tls_context` and `Signer` do, as `Target.check_credentials` too."""
-        self.transport = transport_to(target.transport_options, timeouts)
-        self._signer = Signer(target.transport_options.x509_host_cert, target.transport_options.x509_host_key)
-        self._client = AMSClient(target.url, target.authn_url, self.transport)
-        self.destination = target.url
-
-    def name(self) -> str | None:
-        return new_empaid()
-
-    def pack(self, text: str) -> bytes:
-        return self._signer.sign(text)
-
-    def unpack(self, data: bytes) -> str:
-        return signed_text(data)
-
-    def renewed(self, data: bytes) -> bytes:
-        # APEL drops a message whose signer's certificate has expired, without a report.
-        return data if self._signer.signed(data) else self.pack(self.unpack(data))
-
-    def send(self, message: Message) -> Answer:
-        return self._client.publish(message.data, message.empaid or new_empaid())

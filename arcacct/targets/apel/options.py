@@ -106,8 +106,6 @@ class APELTarget(APELContent):
         """By TLS, and by a signature as messages have it."""
         from arcacct.targets.apel.ams import signing_pair  # noqa: PLC0415  cryptography is slow to import
 
-        # Not super() alone: a dataclass with slots is another class than the one that it would find.
-        super(APELTarget, self).check_credentials()
         signing_pair(self.transport_options.x509_host_cert, self.transport_options.x509_host_key)
 
 

@@ -322,9 +322,12 @@ class APELPlugin(APELMessages):
 
     def sender(self, timeouts: TimeoutPolicy | None = None) -> Sender:
         # For AMS only: the library behind it takes longer to import than a thousand records to publish.
-        from arcacct.targets.apel.ams import AMSSender  # noqa: PLC0415
+        from arcacct.publishing.transport import transport_to  # noqa: PLC0415
+        from arcacct.targets.apel.ams import AMSSender, Signer  # noqa: PLC0415
 
-        return AMSSender(self.target, timeouts)
+        target, shown = self.target, self.target.transport_options
+        session = transport_to(shown, timeouts)
+        return AMSSender(target.url, target.authn_url, session, Signer(shown.x509_host_cert, shown.x509_host_key))
 
     def connectivity_checks(self) -> tuple[ConnectivityCheck, ...]:
         from arcacct.publishing import transport  # noqa: PLC0415  HTTP is slow to import
