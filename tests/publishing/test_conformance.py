@@ -273,7 +273,7 @@ class LostAnswers:
     """A way to a directory whose answers get lost, before or after the work."""
 
     def __init__(self, plugin: Any, *, after_work: bool) -> None:
-        self._sender = DirectorySender(plugin.target)
+        self._sender = DirectorySender(plugin.target.path, plugin.target.layout)
         self._after_work = after_work
 
     def __getattr__(self, name: str) -> Any:

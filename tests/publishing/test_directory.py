@@ -13,9 +13,9 @@ from attackers import THEM, TRIES, relinking, secret_of_root, swapping, theirs, 
 from other_users import acting_as
 from publishing_site import DAY_S, DIRECTORY, JUNE, Job, Site
 
-from arcacct.errors import ConfigError, InputError
+from arcacct.errors import InputError
 from arcacct.publishing.plugin import Outcome
-from arcacct.targets.directory.target import MessageDirectory, new_name
+from arcacct.targets.directory.target import DirectorySender, new_name
 
 TEXT = "APEL-summary-job-message: v0.2\nSite: EXAMPLE\n%%\n"
 NAME = "67748580/67748589123450"
@@ -26,10 +26,10 @@ def outgoing(request, tmp_path):
     """An empty outgoing directory in each of the two layouts."""
     path = tmp_path / "outgoing"
     path.mkdir()
-    return MessageDirectory(str(path), request.param)
+    return DirectorySender(str(path), request.param)
 
 
-def found(outgoing: MessageDirectory) -> dict[str, bytes]:
+def found(outgoing: DirectorySender) -> dict[str, bytes]:
     """What ssmsend would send: dirq's names two levels down, or any name in the folder; and nothing else there."""
     names = [
         os.path.relpath(os.path.join(folder, file), outgoing.path)
@@ -81,7 +81,7 @@ def test_a_draft_of_a_killed_run_is_replaced(tmp_path):
     """Half a file from before is no hindrance, and is never picked up."""
     (tmp_path / NAME[:8]).mkdir()
     (tmp_path / f"{NAME}.tmp").write_text("half a mess")
-    queue = MessageDirectory(str(tmp_path), "dirq")
+    queue = DirectorySender(str(tmp_path), "dirq")
     assert queue.write(TEXT, NAME).kind == Outcome.ACCEPTED
     assert found(queue) == {NAME: TEXT.encode()}
 
@@ -92,7 +92,7 @@ def test_a_link_in_the_drafts_place_is_not_followed(tmp_path):
     victim = tmp_path / "victim"
     victim.write_text("mine")
     (tmp_path / f"{NAME}.tmp").symlink_to(victim)
-    assert MessageDirectory(str(tmp_path), "dirq").write(TEXT, NAME).kind == Outcome.NOT_AUTHORISED_OR_MISCONFIGURED
+    assert DirectorySender(str(tmp_path), "dirq").write(TEXT, NAME).kind == Outcome.NOT_AUTHORISED_OR_MISCONFIGURED
     assert victim.read_text() == "mine"
 
 
@@ -123,7 +123,7 @@ def test_a_failing_disk_is_an_answer(outgoing, monkeypatch, number, kind, known)
 @pytest.mark.parametrize("layout", ["dirq", "directory"])
 def test_a_missing_directory_is_not_made(tmp_path, layout):
     """An outgoing directory that is not there may be an unmounted one: nothing is written in its place."""
-    answer = MessageDirectory(str(tmp_path / "away"), layout).write(TEXT, NAME)
+    answer = DirectorySender(str(tmp_path / "away"), layout).write(TEXT, NAME)
     assert answer.kind == Outcome.NOT_AUTHORISED_OR_MISCONFIGURED
     assert str(tmp_path / "away") in answer.text
     assert os.listdir(tmp_path) == []
@@ -152,7 +152,7 @@ def test_a_filesystem_without_nameless_files_will_do(tmp_path, monkeypatch):
         return real(file, flags, mode, **how)
 
     real = os.open
-    plain = MessageDirectory(str(path), "directory")
+    plain = DirectorySender(str(path), "directory")
     with monkeypatch.context() as nfs:
         nfs.setattr(os, "open", old)
         answer = plain.write(TEXT, NAME)
@@ -189,7 +189,7 @@ def test_nobody_else_reads_messages(outgoing, umask, mode):
 def queue(request, public_dir, outgoing):
     """A directory that another user can reach."""
     (public_dir / "outgoing").mkdir()
-    return MessageDirectory(str(public_dir / "outgoing"), outgoing.layout)
+    return DirectorySender(str(public_dir / "outgoing"), outgoing.layout)
 
 
 ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to be several users")
@@ -233,7 +233,7 @@ def test_the_owner_of_the_directory_takes_messages_out(queue, mode):
 def test_a_folder_of_a_killed_run_is_handed_over(public_dir):
     """One that was made and not yet given away: the next message in it can be taken out all the same."""
     (public_dir / "outgoing").mkdir()
-    queue = MessageDirectory(str(public_dir / "outgoing"), "dirq")
+    queue = DirectorySender(str(public_dir / "outgoing"), "dirq")
     os.mkdir(os.path.join(queue.path, NAME[:8]), 0o700)
     os.chown(queue.path, THEM.pw_uid, THEM.pw_gid)
     answer = queue.write(TEXT, NAME)
@@ -256,7 +256,7 @@ def test_a_publisher_outside_of_the_group_gives_it_to_no_other(queue):
 def test_a_folder_that_is_a_link_is_refused(public_dir):
     """Who owns the directory may lead us elsewhere by a link: told, and nothing is written there."""
     (public_dir / "outgoing").mkdir()
-    queue = MessageDirectory(str(public_dir / "outgoing"), "dirq")
+    queue = DirectorySender(str(public_dir / "outgoing"), "dirq")
     elsewhere = public_dir / "elsewhere"
     elsewhere.mkdir()
     os.chown(queue.path, THEM.pw_uid, THEM.pw_gid)
@@ -275,9 +275,9 @@ def test_a_hard_link_in_the_drafts_place_is_not_written_to(tmp_path):
     victim.write_text("mine")
     os.chown(victim, 1, 1)
     os.link(victim, tmp_path / f"{NAME}.tmp")
-    assert MessageDirectory(str(tmp_path), "dirq").write(TEXT, NAME).kind == Outcome.NOT_AUTHORISED_OR_MISCONFIGURED
+    assert DirectorySender(str(tmp_path), "dirq").write(TEXT, NAME).kind == Outcome.NOT_AUTHORISED_OR_MISCONFIGURED
     os.chown(victim, 0, 0)
-    assert MessageDirectory(str(tmp_path), "dirq").write(TEXT, NAME).kind == Outcome.ACCEPTED
+    assert DirectorySender(str(tmp_path), "dirq").write(TEXT, NAME).kind == Outcome.ACCEPTED
     assert victim.read_text() == "mine"
 
 
@@ -292,7 +292,7 @@ def test_messages_stay_in_a_directory_that_is_swapped(public_dir):
     kinds = set()
     with swapping(home):
         for number in tries(TRIES, kinds, 2):
-            answer = MessageDirectory(str(home / "one"), "dirq").write(TEXT, f"{NAME[:-4]}{number:04x}")
+            answer = DirectorySender(str(home / "one"), "dirq").write(TEXT, f"{NAME[:-4]}{number:04x}")
             kinds.add(answer.kind)
     assert kinds == {Outcome.ACCEPTED, Outcome.NOT_AUTHORISED_OR_MISCONFIGURED}
     assert os.listdir(elsewhere) == []
@@ -306,7 +306,7 @@ def test_no_file_of_roots_gets_a_name_in_the_directory(public_dir):
     folder = theirs(home / NAME[:8])
     with relinking(folder, secret):
         for number in range(TRIES // 10):
-            MessageDirectory(str(home), "dirq").write(TEXT, f"{NAME[:-4]}{number:04x}")
+            DirectorySender(str(home), "dirq").write(TEXT, f"{NAME[:-4]}{number:04x}")
     assert secret.stat().st_nlink == 1
 
 
@@ -317,12 +317,6 @@ def test_names_are_unique_and_sort_by_time():
     assert names == sorted(names)
     assert len(set(names)) == 2000
     assert re.fullmatch(r"67748580/67748589f120[56][0-9a-f]", new_name(1_735_689_609_987_654_321))
-
-
-def test_a_third_layout_is_refused(tmp_path):
-    """There are two layouts that ssmsend knows."""
-    with pytest.raises(ConfigError, match="dirq and directory"):
-        MessageDirectory(str(tmp_path), "maildir")
 
 
 @pytest.mark.parametrize("messages", ["summaries", "summaries-v03"])

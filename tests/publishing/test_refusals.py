@@ -405,7 +405,7 @@ class Squeamish:
     """A way to a directory that cannot pack one record, as if a rule had been forgotten."""
 
     def __init__(self, plugin: Any) -> None:
-        self._sender = DirectorySender(plugin.target)
+        self._sender = DirectorySender(plugin.target.path, plugin.target.layout)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._sender, name)

@@ -12,7 +12,7 @@ import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from arcacct.errors import ConfigError, InputError
+from arcacct.errors import InputError
 from arcacct.files.safe_open import Directory, open_directory
 from arcacct.publishing.ledger import Message
 from arcacct.publishing.plugin import Answer, Outcome, Sender
@@ -32,8 +32,6 @@ if TYPE_CHECKING:
 # remove them. No other user can read them, with any umask. All access is by descriptors (`files.safe_open`): that user
 # may put links where we want to write.
 
-
-LAYOUTS = ("dirq", "directory")
 
 _GRANULARITY_S = 60
 _ADVICE = "the directory must exist, on a filesystem with hard links, and this user must be able to write there"
@@ -63,15 +61,27 @@ def new_name(now_ns: int | None = None) -> str:
     return f"{seconds - seconds % _GRANULARITY_S:08x}/{seconds:08x}{micro:05x}{secrets.randbelow(16):x}"
 
 
-class MessageDirectory:
-    """An outgoing directory in one of the two layouts. Raises ConfigError for a third."""
+class DirectorySender(Sender):
+    """
+    An outgoing directory in one of the two layouts.
 
-    def __init__(self, path: str, layout: str = "dirq") -> None:
+    It answers at once, or the file system hangs, which cannot be avoided.
+    """
+
+    def __init__(self, path: str, layout: str) -> None:
         """Touch nothing yet."""
-        if layout not in LAYOUTS:
-            raise ConfigError(f"layout {layout}: ssmsend knows {' and '.join(LAYOUTS)}")
         self.path = os.path.abspath(path)
         self.layout = layout
+        self.destination = f"file://{path}"
+
+    def name(self) -> str | None:
+        return new_name()
+
+    def pack(self, text: str) -> bytes:
+        return ssm_text(text)
+
+    def send(self, message: Message) -> Answer:
+        return self.write(self.unpack(message.data), message.empaid or new_name())
 
     def write(self, text: str, name: str) -> Answer:
         """
@@ -106,8 +116,10 @@ class MessageDirectory:
     def _write(self, directory: Directory, data: bytes, name: str) -> Answer:
         if self.layout == "dirq":
             folder_name, _, own_name = name.partition("/")
-            with _folder(directory, folder_name) as folder, _draft(folder, f"{own_name}.tmp", data, directory) as draft:
-                _appear(folder, draft, own_name, data)
+            with directory.make(folder_name) as folder:
+                _hand_over_folder(folder, directory)
+                with _draft(folder, f"{own_name}.tmp", data, directory) as draft:
+                    _appear(folder, draft, own_name, data)
         else:
             name = name.replace("/", "-")
             with _unnamed_draft(directory, data) as draft:
@@ -119,18 +131,12 @@ _Draft = tuple[str, int | None]
 """A complete file that is not a message yet: its name, and the directory it is relative to; ``None``: a path."""
 
 
-def _folder(directory: Directory, name: str) -> Directory:
-    folder = directory.make(name)
-    try:
-        # One of ours that is empty was made by a run that was killed then.
-        if folder.made or (folder.status.st_uid == os.geteuid() and not os.listdir(folder.fd)):
-            group = directory.status.st_mode & stat.S_IRWXG if _has_group(directory) else 0
-            _hand_over(folder.fd, 0o700 | group | folder.status.st_mode & stat.S_ISGID, directory)
-            os.fsync(directory.fd)
-    except BaseException:
-        folder.close()
-        raise
-    return folder
+def _hand_over_folder(folder: Directory, directory: Directory) -> None:
+    # One of ours that is empty was made by a run that was killed then.
+    if folder.made or (folder.status.st_uid == os.geteuid() and not os.listdir(folder.fd)):
+        group = directory.status.st_mode & stat.S_IRWXG if _has_group(directory) else 0
+        _hand_over(folder.fd, 0o700 | group | folder.status.st_mode & stat.S_ISGID, directory)
+        os.fsync(directory.fd)
 
 
 def _has_group(directory: Directory) -> bool:
@@ -151,7 +157,12 @@ def _hand_over(fd: int, mode: int, directory: Directory) -> None:
 @contextlib.contextmanager
 def _draft(folder: Directory, name: str, data: bytes, directory: Directory) -> Iterator[_Draft]:
     """A file under a name that SSM passes over; it is gone afterwards, whatever happens."""
-    _remove_old_draft(folder, name, directory)
+    # What a killed run left under this name is ours; all else is not.
+    with contextlib.suppress(FileNotFoundError):
+        there = folder.lstat(name)
+        if not stat.S_ISREG(there.st_mode) or there.st_uid not in (0, os.geteuid(), directory.status.st_uid):
+            raise InputError(f"{folder.path_of(name)}: another user created it; remove it")
+        os.unlink(name, dir_fd=folder.fd)
     descriptor = folder.create(name)
     try:
         _fill(descriptor, data, directory)
@@ -160,17 +171,6 @@ def _draft(folder: Directory, name: str, data: bytes, directory: Directory) -> I
         os.close(descriptor)
         with contextlib.suppress(FileNotFoundError):
             os.unlink(name, dir_fd=folder.fd)
-
-
-def _remove_old_draft(folder: Directory, name: str, directory: Directory) -> None:
-    """What a killed run left under this name is ours; all else is not."""
-    try:
-        there = folder.lstat(name)
-    except FileNotFoundError:
-        return
-    if not stat.S_ISREG(there.st_mode) or there.st_uid not in (0, os.geteuid(), directory.status.st_uid):
-        raise InputError(f"{folder.path_of(name)}: another user created it; remove it")
-    os.unlink(name, dir_fd=folder.fd)
 
 
 @contextlib.contextmanager
@@ -225,24 +225,7 @@ class DirectoryPlugin(APELMessages):
     confirmation_level = "written"
 
     def sender(self, _timeouts: TimeoutPolicy | None = None) -> Sender:
-        return DirectorySender(self.target)
-
-
-class DirectorySender(Sender):
-    """A directory answers at once, or the file system hangs, which cannot be avoided."""
-
-    def __init__(self, target: DirectoryTarget) -> None:
-        self._directory = MessageDirectory(target.path, target.layout)
-        self.destination = target.url
-
-    def name(self) -> str | None:
-        return new_name()
-
-    def pack(self, text: str) -> bytes:
-        return ssm_text(text)
-
-    def send(self, message: Message) -> Answer:
-        return self._directory.write(self.unpack(message.data), message.empaid or new_name())
+        return DirectorySender(self.target.path, self.target.layout)
 
 
 PLUGIN = DirectoryPlugin
