@@ -104,11 +104,6 @@ def carried(text: str) -> str:
     return text if text.isprintable() else re.sub(_FORBIDDEN, "", text)
 
 
-def has_forbidden(text: str) -> bool:
-    """Whether the text has characters that :func:`escape` has to remove."""
-    return re.search(_FORBIDDEN, text) is not None
-
-
 def element(name: str, text: str | None, attributes: str = "") -> str:
     """An element, or nothing for what is unknown: SGAS fails at some elements when they are empty."""
     escaped = escape(text) if text else ""

@@ -20,7 +20,7 @@ from arcacct.errors import InputError
 from arcacct.publishing.plugin import Acceptance
 from arcacct.records.model import AAR, UsageCell
 from arcacct.records.states import FINAL
-from arcacct.targets.common import EXACT, FUTURE_S, INT4, LAST_SECOND, ascii_text, has_forbidden, iso_time
+from arcacct.targets.common import EXACT, FUTURE_S, INT4, LAST_SECOND, ascii_text, carried, iso_time
 
 _FREE_TEXTS = ("job_name", "user_dn", "vo", "queue", "project", "local_user", "local_job_id", "wn_instance")
 _OPTIONAL_AMOUNTS = ("memory_kib", "virtual_memory_kib", "scratch_bytes", "stage_in_bytes", "stage_out_bytes")
@@ -37,7 +37,7 @@ UNKNOWN_EXIT_CODE = 1
 
 def job_refusal(aar: AAR, largest_wall_s: int, largest_cpu_s: int) -> str | None:
     """Why no receiver would take a job, or None."""
-    if not (aar.job_id and aar.job_id.isprintable()) or has_forbidden(aar.job_id):
+    if not (aar.job_id and aar.job_id.isprintable()):
         return f"JobID {aar.job_id!r} is empty or has characters that cannot be sent"
     if aar.status not in FINAL:
         return f"status {aar.status!r} is not final: expected completed, failed or aborted"
@@ -150,7 +150,7 @@ def repair_texts(aar: AAR, notes: list[str]) -> AAR:
         aar = aar._replace(node_names=good)
     for name in _FREE_TEXTS:
         text = getattr(aar, name)
-        if text and not text.isprintable() and has_forbidden(text):
+        if text and carried(text) != text:
             notes.append(f"{name}: control characters are removed or escaped")
     return aar
 
@@ -158,16 +158,6 @@ def repair_texts(aar: AAR, notes: list[str]) -> AAR:
 def sound_hosts(names: tuple[str, ...]) -> tuple[str, ...]:
     """Names of nodes without what cannot be a name, and no more of them than any job has."""
     return tuple(name for name in names if name.isprintable() and len(name) <= LONGEST_HOST)[:MOST_HOSTS]
-
-
-def cut_texts(aar: AAR, widths: tuple[tuple[str, int], ...], notes: list[str]) -> AAR:
-    """Names longer than their column are cut."""
-    for name, width in widths:
-        text = getattr(aar, name)
-        if text is not None and len(text) > width:
-            notes.append(f"{name}: cut from {len(text)} to {width} characters")
-            aar = changed(aar, **{name: text[:width]})
-    return aar
 
 
 def note_cuts(record: AAR | UsageCell, widths: tuple[tuple[str, int], ...], notes: list[str]) -> None:
@@ -183,14 +173,3 @@ def note_cuts(record: AAR | UsageCell, widths: tuple[tuple[str, int], ...], note
 @lru_cache(maxsize=8192)
 def _sent_length(text: str) -> int:
     return len(ascii_text(text).strip())
-
-
-def cut_local_user(aar: AAR, width: int, notes: list[str]) -> AAR:
-    """User and group are separate values of up to `width` characters."""
-    if aar.local_user is None or len(aar.local_user) <= width:
-        return aar
-    user, colon, group = aar.local_user.partition(":")
-    cut = f"{user[:width]}{colon}{group[:width]}"
-    if cut != aar.local_user:
-        notes.append(f"local_user: cut to {width} characters")
-    return aar._replace(local_user=cut)

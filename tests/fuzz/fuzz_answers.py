@@ -447,7 +447,7 @@ def _exchanged(raw: bytes, token: str) -> list[Answer]:
     says.answers = [raw, raw]
     session = Transport(context(), timeouts=timeouts)
     with contextlib.closing(session):
-        found.append(insert(session, f"https://localhost:{says.port}/sgas/ur", b"<x/>", IDS))
+        found.append(SGASSender(f"https://localhost:{says.port}/sgas/ur", session).insert(b"<x/>", IDS))
     return found
 
 
@@ -462,7 +462,7 @@ def _check_said_before() -> None:
     session = Transport(context(), timeouts=TimeoutPolicy(connect_s=10, read_s=10, backoff_s=()))
     with contextlib.closing(session):
         url = f"https://localhost:{says.port}/sgas/ur"
-        answers = [insert(session, url, b"<x/>", IDS) for _ in range(2)]
+        answers = [SGASSender(url, session).insert(b"<x/>", IDS) for _ in range(2)]
     assert [answer.status for answer in answers] == [503, None], answers
 
 

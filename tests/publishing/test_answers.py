@@ -219,7 +219,7 @@ SGAS = [
 @pytest.mark.parametrize(("status", "body", "kind", "known", "stored"), SGAS)
 def test_an_answer_of_sgas_means_what_its_table_says(status, body, kind, known, stored):
     """Every answer of SGAS or of the nginx before it to the records a and b is judged as its table says."""
-    answer = classify_sgas(status, {}, body, {"a", "b"})
+    answer = classify_sgas(status, {}, body, {"a": "one", "b": "two"})
     assert (answer.kind, answer.status, answer.outcome_known, answer.record_ids) == (kind, status, known, stored)
 
 
@@ -249,7 +249,9 @@ def test_a_record_that_sgas_renames_counts_as_sent():
 )
 def test_a_record_without_a_row_of_its_own_was_not_stored(row):
     """SGAS numbers the rows of its table, so anything else does not say that the record is there."""
-    answer = classify_sgas(200, {}, json.dumps({"one": 18, "two": row, "three": 16}).encode(), ["one", "two", "three"])
+    answer = classify_sgas(
+        200, {}, json.dumps({"one": 18, "two": row, "three": 16}).encode(), dict.fromkeys(["one", "two", "three"])
+    )
 
     assert answer.kind == RECORDS
     assert not answer.outcome_known
@@ -261,7 +263,7 @@ def test_a_record_without_a_row_of_its_own_was_not_stored(row):
 
 def test_numbers_of_rows_are_kept():
     body = json.dumps({"one": "16", "two": 17}).encode()
-    answer = classify_sgas(200, {}, body, ["one", "two"])
+    answer = classify_sgas(200, {}, body, {"one": None, "two": None})
 
     assert answer.kind == OK
     assert answer.receiver_rows == {"one": "16", "two": "17"}
@@ -269,7 +271,7 @@ def test_numbers_of_rows_are_kept():
 
 def test_a_record_that_sgas_does_not_name_is_named_by_us():
     """A receipt that lacks a record says which one."""
-    answer = classify_sgas(200, {}, b'{"ur-host-1": "7"}', ["ur-host-1", "ur-host-2"])
+    answer = classify_sgas(200, {}, b'{"ur-host-1": "7"}', {"ur-host-1": None, "ur-host-2": None})
     assert "ur-host-2" in answer.text
     assert "ur-host-1" not in answer.text
 
@@ -306,7 +308,7 @@ DATE = "Wed, 01 Jan 2025 00:00:00 GMT"
 def test_retry_after_is_understood(status, headers, seconds):
     """A receiver may say how long to stay away, in seconds or as a date by its own clock."""
     assert classify_ams(status, headers, b"").retry_after_s == seconds
-    assert classify_sgas(status, headers, b"", ()).retry_after_s == seconds
+    assert classify_sgas(status, headers, b"", {}).retry_after_s == seconds
 
 
 @pytest.mark.parametrize(
@@ -332,7 +334,7 @@ def test_a_receivers_words_fit_on_one_line(body, said):
 
 def test_a_redirect_is_named_and_not_followed():
     """A target that moved is the administrator's business."""
-    answer = classify_sgas(301, {"Location": "https://new.example.org/sgas/ur"}, b"", ())
+    answer = classify_sgas(301, {"Location": "https://new.example.org/sgas/ur"}, b"", {})
     assert "https://new.example.org/sgas/ur" in answer.text
 
 

@@ -171,7 +171,7 @@ class Line:
             return Answer(Outcome.ACCEPTED, 200)
         ids = [html.unescape(one) for one in re.findall('urf:recordId="([^"]*)"', message.data.decode())]
         answer = self._receiver.answer(HTTPRequest("POST", "/sgas/ur", {}, {}, message.data, CE))
-        return classify_sgas(answer.status, {}, answer.body, ids)
+        return classify_sgas(answer.status, {}, answer.body, dict.fromkeys(ids))
 
 
 def load(receiver: APEL, data: bytes) -> None:

@@ -19,13 +19,14 @@ from arcacct import __version__
 from arcacct.records.model import AAR, VO, VOs
 from arcacct.targets.sgas.acceptance import accept_for_sgas
 from arcacct.targets.sgas.target import UsageRecords
-from arcacct.targets.sgas.usage_record import UROptions, machine_name, record_id
+from arcacct.targets.sgas.usage_record import UROptions
 
 DOCUMENT = UsageRecords.envelope
 
 CREATED = 1_704_198_660
 NOW = 1_800_000_000
 OPTIONS = UROptions(host="lrms.example.org")
+RECORDS = UsageRecords(OPTIONS, can_replace=False)
 
 
 def row(job: AAR, options: UROptions = OPTIONS) -> dict[str, Any]:
@@ -200,9 +201,9 @@ def test_a_signature_is_no_reason_for_a_note(job: AAR) -> None:
 
 def test_jobs_without_endpoint_speak_for_the_sites_host(bare_job: AAR) -> None:
     """MachineName and recordId come from `lrms_host`; without one there is no MachineName."""
-    assert machine_name(bare_job, OPTIONS) == "lrms.example.org"
-    assert record_id(bare_job, OPTIONS) == "ur-lrms.example.org-bare1"
-    assert machine_name(bare_job, UROptions()) is None
+    assert RECORDS.authorisation_group(bare_job) == "lrms.example.org"
+    assert RECORDS.key(bare_job) == "ur-lrms.example.org-bare1"
+    assert UsageRecords(UROptions(), can_replace=False).authorisation_group(bare_job) is None
 
 
 def test_records_are_joined_without_being_formatted_again(job: AAR, bare_job: AAR) -> None:
@@ -233,7 +234,7 @@ def test_record_ids_are_those_that_jura_sent(test_data: pathlib.Path, arex_jobs:
     wire = (test_data / "arex" / "wire" / "7-jura-patched-utf8-body" / "035-sgas.xml").read_text(encoding="utf-8")
     sent = set(re.findall(r'urf:recordId="([^"]+)"', wire))
     assert sent
-    assert sent <= {record_id(job, OPTIONS) for job in arex_jobs}
+    assert sent <= {RECORDS.key(job) for job in arex_jobs}
 
 
 def test_the_recommended_document_is_read_as_ours(test_data: pathlib.Path, job: AAR) -> None:

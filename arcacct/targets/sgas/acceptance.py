@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from arcacct.publishing.plugin import Acceptance
-from arcacct.records.model import AAR, FQAN, Transfer, machine_host, parsed_fqan
+from arcacct.records.model import AAR, FQAN, Transfer, job_record_id, machine_host, parsed_fqan
 from arcacct.secrecy import without_credentials
-from arcacct.targets.common import EXACT, LAST_SECOND, Care, has_forbidden
-from arcacct.targets.sgas.usage_record import RULES, UROptions, local_job_id, record_id
+from arcacct.targets.common import EXACT, LAST_SECOND, Care, carried
+from arcacct.targets.sgas.usage_record import RULES, UROptions, local_job_id
 from arcacct.targets.verdicts import (
     benchmark_problem,
-    cut_local_user,
-    cut_texts,
+    changed,
     job_refusal,
     refused,
     repair_texts,
@@ -20,8 +19,8 @@ from arcacct.targets.verdicts import (
 )
 
 _MOST = {column: int(rule.most) for column, rule in RULES.items()}
-_ENVIRONMENT, _URL, _MACHINE, _GROUP = map(
-    _MOST.__getitem__, ("runtime_environment", "transfer_url", "machine_name", "vo_group")
+_ENVIRONMENT, _URL, _MACHINE, _GROUP, _USER = map(
+    _MOST.__getitem__, ("runtime_environment", "transfer_url", "machine_name", "vo_group", "local_user")
 )
 _LARGEST_FILE, _LARGEST_NODE_COUNT = _MOST["transfer_size"], _MOST["node_count"]
 # The rest of what is cut is no text of its own but a part of one, or one of many.
@@ -53,8 +52,7 @@ def accept_for_sgas(aar: AAR, options: UROptions, now: int) -> Acceptance:
         return verdict
     notes: list[str] = []
     aar = repair_texts(repair_values(aar, notes), notes)
-    aar = cut_texts(aar, _CUT, notes)
-    aar = cut_local_user(aar, _MOST["local_user"], notes)
+    aar = _cut_texts(aar, notes)
     if aar.local_job_id and local_job_id(aar.local_job_id, options) is None:
         # Sent, it would make SGAS give the record another id.
         notes.append(f"LocalJobId: longer than {_MOST['local_job_id']} characters or starts with a slash: left out")
@@ -65,14 +63,14 @@ def accept_for_sgas(aar: AAR, options: UROptions, now: int) -> Acceptance:
         notes.append(f"{problem}: left out")
     if any(len(fqan) > _GROUP // 2 for fqan in aar.fqans):
         aar = aar._replace(fqans=tuple(_cut_fqan(fqan, notes) for fqan in aar.fqans))
-    environments = tuple(name[:_ENVIRONMENT] for name in aar.run_time_environments if _visible(name))
+    environments = tuple(name[:_ENVIRONMENT] for name in aar.run_time_environments if carried(name))
     if environments != aar.run_time_environments:
         notes.append(f"run-time environments: empty ones left out, others cut to {_ENVIRONMENT} characters")
     transfers = tuple(
         # A URL that fits goes as it is: what may be sent of it is for `usage_record`.
         transfer if len(transfer.url) <= _URL else transfer._replace(url=without_credentials(transfer.url)[:_URL])
         for transfer in aar.transfers
-        if _visible(transfer.url) and transfers_sound((transfer._replace(url="possible"),))
+        if carried(transfer.url) and transfers_sound((transfer._replace(url="possible"),))
     )
     is_cut = any(len(without_credentials(transfer.url)) > _URL for transfer in aar.transfers)
     if is_cut or len(transfers) < len(aar.transfers):
@@ -86,9 +84,24 @@ def _refusal(aar: AAR, options: UROptions) -> str | None:
         return "no MachineName: the job has no endpoint, set lrms_host"
     if len(machine) > _MACHINE or not machine.isprintable():
         return f"MachineName {machine[:60]!r}... is longer than {_MACHINE} characters or not printable"
-    if len(record_id(aar, options)) > _MOST["record_id"]:
+    if len(job_record_id(aar, options.host)) > _MOST["record_id"]:
         return f"recordId is longer than {_MOST['record_id']} characters"
     return None
+
+
+def _cut_texts(aar: AAR, notes: list[str]) -> AAR:
+    """Names longer than their column are cut."""
+    for name, width in _CUT:
+        text = getattr(aar, name)
+        if text is not None and len(text) > width:
+            notes.append(f"{name}: cut from {len(text)} to {width} characters")
+            aar = changed(aar, **{name: text[:width]})
+    # User and group are separate values.
+    user, colon, group = (aar.local_user or "").partition(":")
+    if max(len(user), len(group)) > _USER:
+        notes.append(f"local_user: cut to {_USER} characters")
+        aar = aar._replace(local_user=f"{user[:_USER]}{colon}{group[:_USER]}")
+    return aar
 
 
 def _cut_fqan(text: str, notes: list[str]) -> str:
@@ -102,8 +115,3 @@ def _cut_fqan(text: str, notes: list[str]) -> str:
         return text
     notes.append(f"VOMS attribute {text[:60]!r}...: cut to {_GROUP} characters")
     return str(cut)
-
-
-def _visible(text: str) -> bool:
-    """Whether something is left of a text when XML's forbidden characters are gone."""
-    return bool(text) and (text.isprintable() or any(not has_forbidden(character) for character in text))

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
+from functools import partial
 
 from arcacct.publishing.ledger import Message
 from arcacct.publishing.plugin import TEXT_LIMIT, Answer, Outcome, Sender, classify_status, error_text, json_of
-from arcacct.publishing.transport import Request, TimeoutPolicy, Transport, transport_to
-from arcacct.targets.sgas.options import SGASTarget
+from arcacct.publishing.transport import Request, Transport
 from arcacct.wording import sanitise_line
 
 # What SGAS answers (the LUTS server behind nginx): its own rows of `publishing.plugin`.
@@ -20,12 +20,12 @@ _LEAST_JSON = 64 * 1024
 """Bytes that an answer may have whatever was sent."""
 
 
-def classify_sgas(status: int, headers: Mapping[str, str], body: bytes, sent_ids: Collection[str]) -> Answer:
+def classify_sgas(status: int, headers: Mapping[str, str], body: bytes, sent_ids: Mapping[str, str | None]) -> Answer:
     """
-    Judge what SGAS answered to a document with the records `sent_ids`.
+    Judge what SGAS answered to a document with the records `sent_ids`, GlobalJobIds by recordId.
 
-    A mapping from recordId to GlobalJobId as `sent_ids` lets an answer keyed by GlobalJobId count as the record's:
-    SGAS renames records whose LocalJobId is longer than 120 characters or starts with a slash.
+    An answer keyed by GlobalJobId counts as the record's: SGAS renames records whose LocalJobId is longer than 120
+    characters or starts with a slash.
     """
     if status == 200:
         return _sgas_inserted(body, sent_ids)
@@ -69,8 +69,7 @@ _ADVICE_SGAS = {
 }
 
 
-def _sgas_inserted(body: bytes, sent_ids: Collection[str]) -> Answer:
-    names = sent_ids if isinstance(sent_ids, Mapping) else {one: one for one in sent_ids}
+def _sgas_inserted(body: bytes, names: Mapping[str, str | None]) -> Answer:
     # An id, or its job's, with the number of its row; a character may be written as two escapes.
     lengths = (12 * max(len(one), len(job_id or "")) + 2 * _LONGEST_ROW for one, job_id in names.items())
     parsed = json_of(body, _LEAST_JSON + sum(lengths))
@@ -112,10 +111,12 @@ _RECORD_ID = re.compile('urf:recordId="([^"]*)"')
 class SGASSender(Sender):
     """One target's way to its server."""
 
-    def __init__(self, target: SGASTarget, timeouts: TimeoutPolicy | None = None) -> None:
-        """Raise CredentialError and ConfigError as `transport_to` does."""
-        self.transport = self._transport = transport_to(target.transport_options, timeouts)
-        self.destination = target.url
+    transport: Transport
+
+    def __init__(self, url: str, session: Transport) -> None:
+        """``url``: where records are posted."""
+        self.transport = session
+        self.destination = url
 
     def send(self, message: Message) -> Answer:
         sent_ids = {one.key: one.job_id for one in message.records}
@@ -125,18 +126,13 @@ class SGASSender(Sender):
             # Of a name with characters that XML cannot carry the document has what is left.
             ids = [html.unescape(found) for found in _RECORD_ID.findall(self.unpack(message.data))]
             sent_ids = dict(zip(ids, (one.job_id for one in message.records), strict=True))
-        return insert(self._transport, self.destination, message.data, sent_ids)
+        return self.insert(message.data, sent_ids)
 
+    def insert(self, document: bytes, sent_ids: Mapping[str, str]) -> Answer:
+        """
+        Post a document (UTF-8) that holds the records `sent_ids`, and compare SGAS's answer with them.
 
-def insert(transport: Transport, url: str, document: bytes, sent_ids: Collection[str]) -> Answer:
-    """
-    Post a document (UTF-8) that holds the records `sent_ids`, and compare SGAS's answer with them.
-
-    A mapping from recordId to GlobalJobId allows for records that SGAS renames (see `classify_sgas`).
-    SGAS's ``null`` (inserted, result lost) is asked again like all that is to be tried later.
-    """
-
-    def judge(status: int, headers: Mapping[str, str], body: bytes) -> Answer:
-        return classify_sgas(status, headers, body, sent_ids)
-
-    return transport.request(Request("POST", url, _HEADERS, document), judge)
+        SGAS's ``null`` (inserted, result lost) is asked again like all that is to be tried later.
+        """
+        request = Request("POST", self.destination, _HEADERS, document)
+        return self.transport.request(request, partial(classify_sgas, sent_ids=sent_ids))

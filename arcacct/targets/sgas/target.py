@@ -16,7 +16,7 @@ from arcacct.publishing.plugin import (
     Sender,
     TargetPlugin,
 )
-from arcacct.records.model import AAR
+from arcacct.records.model import AAR, job_record_id, machine_host
 from arcacct.targets.common import now_time, quoted
 from arcacct.targets.parts import Plain, RecordOfParts
 from arcacct.targets.sgas import acceptance, usage_record
@@ -62,13 +62,13 @@ class UsageRecords(RecordOfParts[UROptions]):
         return usage_record.written(aar, parts, local_id, now_time(now), self.options)
 
     def key(self, aar: AAR) -> str:
-        return usage_record.record_id(aar, self.options)
+        return job_record_id(aar, self.options.host)
 
     def authorisation_group(self, aar: AAR) -> str | None:
-        return usage_record.machine_name(aar, self.options)
+        return machine_host(aar.endpoint_url, self.options.host)
 
     def names(self, aar: AAR) -> Names:
-        return "", usage_record.machine_name(aar, self.options) or ""
+        return "", self.authorisation_group(aar) or ""
 
     def replaces(self, aar: AAR) -> bool:
         """Only a record without children is put in the place of the one that is there."""
@@ -116,9 +116,10 @@ class SGASPlugin(TargetPlugin):
         return UsageRecords(self._options, can_replace=self.target.sgas_corrections == "replace")
 
     def sender(self, timeouts: TimeoutPolicy | None = None) -> Sender:
-        from arcacct.targets.sgas.sender import SGASSender  # noqa: PLC0415  HTTP is slow to import
+        from arcacct.publishing.transport import transport_to  # noqa: PLC0415  HTTP is slow to import
+        from arcacct.targets.sgas.sender import SGASSender  # noqa: PLC0415
 
-        return SGASSender(self.target, timeouts)
+        return SGASSender(self.target.url, transport_to(self.target.transport_options, timeouts))
 
     def connectivity_checks(self) -> tuple[ConnectivityCheck, ...]:
         from arcacct.publishing.transport import ConnectivityCheck  # noqa: PLC0415  HTTP is slow to import

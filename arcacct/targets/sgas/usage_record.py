@@ -154,48 +154,31 @@ class UROptions(NamedTuple):
     """What is said of jobs that came without ARC; none: ``own``."""
 
 
-def machine_name(aar: AAR, options: UROptions) -> str | None:
-    """The MachineName that SGAS authorises by; None if the job has no endpoint and the site gave no name."""
-    return machine_host(aar.endpoint_url, options.host)
-
-
-def record_id(aar: AAR, options: UROptions) -> str:
-    """The recordId, which never changes for a job: SGAS ignores a second record with the same one."""
-    return job_record_id(aar, options.host)
-
-
 class Where(NamedTuple):
     """The place, environment and result of a job."""
 
     machine: str
     id_head: str
     """What the record's id has before the JobID."""
-    escaped_id_head: str
-    status: str
-    service_levels: str
-    machine_name: str
-    queue: str
-    """With the project."""
-    environments: str
-    """With who says so."""
     start_time_source: str
+    texts: tuple[str, ...]
+    """That in XML, status, service levels, MachineName, queue and project, environments with the logger's name."""
 
 
 def where(aar: AAR, options: UROptions) -> Where:
     """The parts of a record that are the same for most jobs of a queue: of these there are few."""
-    id_head = record_id(aar._replace(job_id=""), options)
-    machine = machine_name(aar, options) or ""
-    return Where(
-        machine,
-        id_head,
+    id_head = job_record_id(aar._replace(job_id=""), options.host)
+    machine = machine_host(aar.endpoint_url, options.host) or ""
+    source = local_job_values(aar, options.local_jobs, options.start_time_source).start_time_source
+    texts = (
         escape(id_head),
         f"<Status>{escape(aar.status)}</Status>",
         _service_levels(aar.benchmark, aar.wn_instance),
         f"<MachineName>{escape(machine)}</MachineName>",
         element("Queue", aar.queue) + element("ProjectName", aar.project),
         "".join([element("arc:RuntimeEnvironment", name) for name in aar.run_time_environments]) + _LOGGER,
-        local_job_values(aar, options.local_jobs, options.start_time_source).start_time_source,
     )
+    return Where(machine, id_head, source, texts)
 
 
 _WRITTEN = attrgetter(
@@ -224,7 +207,7 @@ def written(
         kernel_s, scratch_bytes, stage_in_bytes, stage_out_bytes, client_host, transfers, lrms_submit, lrms_start,
         lrms_end,
     ) = _WRITTEN(aar)  # fmt: skip
-    (_, _, id_head, status, node, machine, queue, environments, source), user, hosts = shared
+    (_, _, source, (id_head, status, node, machine, queue, environments)), user, hosts = shared
     host = client_host_name(client_host) if client_host else ""
     client = submit_host(host) if 0 < len(host) <= _LONGEST_SUBMIT_HOST else ""
     local_id, job_name = local_id or "", job_name or ""
@@ -284,25 +267,22 @@ def user_identity(aar: AAR, options: UROptions) -> str:
     """The UserIdentity, or an empty text without a user."""
     user = (aar.local_user or "").partition(":")[0]
     own = element("LocalUserId", user) + element("GlobalUserName", aar.user_dn)
-    inside = own + _virtual_organisation(aar.vo, aar.fqans, aar.auth_groups, options)
+    inside = own + _virtual_organisation(aar, options)
     return f"<UserIdentity>{inside}</UserIdentity>" if inside else ""
 
 
-def _virtual_organisation(
-    vo: str | None, fqans: tuple[str, ...], auth_groups: tuple[str, ...], options: UROptions
-) -> str:
+def _virtual_organisation(aar: AAR, options: UROptions) -> str:
     """The SGAS VO extension: without a name SGAS would drop all of it."""
-    name = vo_name(vo, fqans[0] if fqans else None, auth_groups, options.vomsless_vo)
+    vos = options.vomsless_vo
+    name = vo_name(aar.vo, aar.fqans[0] if aar.fqans else None, aar.auth_groups, vos)
     if not (name and escape(name)):
         return ""
     issuer = None
-    if not fqans:
+    if not aar.fqans:
         # Who the site says vouches for it. Of a VO that was chosen when the job was recorded only the name was kept.
-        rule = options.vomsless_vo.rule(vo, auth_groups)
-        issuer = (
-            rule.issuer if rule else next((one.issuer for one in options.vomsless_vo.rules if one.name == vo), None)
-        )
-    parsed = [fqan for fqan in map(parsed_fqan, fqans) if fqan is not None]
+        rule = vos.rule(aar.vo, aar.auth_groups) or next((one for one in vos.rules if one.name == aar.vo), None)
+        issuer = rule.issuer if rule else None
+    parsed = [fqan for fqan in map(parsed_fqan, aar.fqans) if fqan is not None]
     known = {fqan.group for fqan in parsed}
     extra = [FQAN(group) for group in dict.fromkeys(options.vo_groups) if group not in known]
     attributes = "".join(_attribute(fqan, options.vo_style) for fqan in [*parsed, *extra])
