@@ -21,7 +21,7 @@ from arcacct.publishing.ledger_rows import Month, month_name
 from arcacct.publishing.plugin import TargetPlugin
 from arcacct.targets import plugins
 from arcacct.targets.apel import jura
-from arcacct.targets.apel.jura import JobsOfMonth, SumsOfMonth, Takeover, TargetPlan, hours
+from arcacct.targets.apel.jura import JobsOfMonth, SumsOfMonth, TargetPlan, hours
 from arcacct.targets.apel.summaries import SummaryKey
 from arcacct.wording import count_of
 
@@ -91,8 +91,7 @@ def switch(
         _decline(settings, plugins(settings, target), months, yes=yes)
         return
     databases = [path] if path else arex_databases(settings.places.controldir)
-    options = Takeover(databases, list(months), int(arc) if arc else None)
-    plans = jura.plan(settings, plugins(settings, target), options)
+    plans = jura.plan(settings, plugins(settings, target), databases, months, int(arc) if arc else None)
     rows = [row for one in plans for row in _rows(one)]
     if rows or form != "table":
         show(_COLUMNS, rows, form)
@@ -100,7 +99,7 @@ def switch(
         _tell(one)
     if plan_only:
         return
-    is_needed = any(map(jura.anything_left, plans))
+    is_needed = any(map(jura.left, plans))
     if is_needed:
         ask("store these keys?", yes=yes)
     for name, new in jura.take_over(settings, plans, name_of_user()).items():

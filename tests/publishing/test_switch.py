@@ -23,7 +23,7 @@ from arcacct.publishing.former_publisher import former_publisher
 from arcacct.sandbox import Sandbox
 from arcacct.targets import plugins
 from arcacct.targets.apel import jura
-from arcacct.targets.apel.jura import Takeover, TargetPlan
+from arcacct.targets.apel.jura import TargetPlan
 
 NAMES = {6: ("6.17-summaries.txt", "6.17-sync.txt"), 7: ("7.0-summaries.txt", "7.0-sync.txt")}
 BLOCK = "arex/jura/apel:a"
@@ -50,7 +50,7 @@ def site(tmp_path, box, version) -> rehearsal.Site:
 
 def plan(site: rehearsal.Site, **options: Any) -> TargetPlan:
     settings = site.settings()
-    (found,) = jura.plan(settings, plugins(settings), Takeover(arex_databases(settings.places.controldir), **options))
+    (found,) = jura.plan(settings, plugins(settings), arex_databases(settings.places.controldir), **options)
     return found
 
 
@@ -388,7 +388,7 @@ def test_a_database_that_a_rex_began_anew_completes_no_month(tmp_path, box, vers
     # Of the new one jura-ng's messages are unknown, so that it settles nothing.
     take_over(site)
     assert "jura-ng published" in str(held(site))
-    jura.take_over(settings, jura.plan(settings, plugins(settings), Takeover([str(former / path.name)])), "ada")
+    jura.take_over(settings, jura.plan(settings, plugins(settings), [str(former / path.name)]), "ada")
     publish(site)
 
 

@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import pathlib
+from collections import Counter
 
 import pytest
 from jura_site import JURA, NOVEMBER, arex_database
 
 from arcacct.benchmark import Benchmark
 from arcacct.targets.apel import jura
-from arcacct.targets.apel.jura import JuraCell, JuraCount
+from arcacct.targets.apel.jura import JuraCell
 from arcacct.targets.apel.summaries import SUMMARY_HEADERS, SYNC_HEADER, SummaryKey, summary_record, sync_record
 
 SITE = "EXAMPLE-SITE"
+MONTH = (2026, 11)
 URL = "https://ce.example.org:443/arex"
 NAMES = {6: "6.17", 7: "7.0"}
-CELL = JuraCell(
-    2026, 11, "/CN=Ada", "atlas", "org.nordugrid.arcrest", URL, 1, 1, "/atlas", "HEPSPEC:10.0", 1, 60, 50, 10, 20
-)
+CELL = JuraCell("/CN=Ada", "atlas", "org.nordugrid.arcrest", URL, 1, 1, "/atlas", "HEPSPEC:10.0", 1, 60, 50, 10, 20)
 
 
 @pytest.fixture(params=[6, 7])
@@ -35,21 +35,21 @@ def cells(path: pathlib.Path, version: int) -> list[JuraCell]:
 
 
 def key_of(cell: JuraCell, version: int) -> SummaryKey:
-    (found,) = jura.sums([cell], SITE, version)
+    (found,) = jura.sums([cell], MONTH, SITE, version)
     assert found.earlier == ()
     return found.summary.key
 
 
 def test_summaries_are_those_that_jura_sent(tmp_path, version) -> None:
     """Byte for byte, in its order: its groups without FQAN, its doubled jobs and its escapes included."""
-    records = [summary_record(one.summary) for one in jura.sums(cells(tmp_path, version), SITE, version)]
+    records = [summary_record(one.summary) for one in jura.sums(cells(tmp_path, version), MONTH, SITE, version)]
 
     assert SUMMARY_HEADERS["v0.2"] + "".join(records) == captured(f"{NAMES[version]}-summaries.txt")
 
 
 def test_summaries_with_a_dictionary_of_benchmarks_are_those_that_jura_sent(tmp_path) -> None:
     """The other kind that jura-ng of ARC 7 knows has the same keys."""
-    records = [summary_record(one.summary, "v0.4") for one in jura.sums(cells(tmp_path, 7), SITE, 7)]
+    records = [summary_record(one.summary, "summaries-v04") for one in jura.sums(cells(tmp_path, 7), MONTH, SITE, 7)]
 
     assert SUMMARY_HEADERS["v0.4"] + "".join(records) == captured("7.0-summaries-v04.txt")
 
@@ -57,12 +57,12 @@ def test_summaries_with_a_dictionary_of_benchmarks_are_those_that_jura_sent(tmp_
 def test_counts_are_those_that_jura_sent(tmp_path, version) -> None:
     """Byte for byte; two records for one SubmitHost in version 6, which counts by interface."""
     with arex_database(tmp_path, version) as database:
-        found = [count for _vo, count in jura.counts(database, 2026, 11, NOVEMBER)]
-    merged: dict[tuple[str, str], JuraCount] = {}
-    for one in found:
-        before = merged.get(one[2:4])
-        merged[one[2:4]] = one if before is None else one._replace(jobs=before.jobs + one.jobs)
-    records = [sync_record(one) for one in jura.syncs(merged.values(), SITE, version)]
+        found = jura.counts(database, NOVEMBER)
+    merged: Counter[tuple[str, str]] = Counter()
+    for _vo, interface, url, jobs in found:
+        merged[interface, url] += jobs
+    counts = [(*endpoint, jobs) for endpoint, jobs in merged.items()]
+    records = [sync_record(one) for one in jura.syncs(counts, MONTH, SITE, version)]
 
     assert SYNC_HEADER + "".join(records) == captured(f"{NAMES[version]}-sync.txt")
 
@@ -136,7 +136,7 @@ def test_what_jura_takes_for_no_benchmark_is_hepspec_1(version, benchmark, sent)
 
 def test_what_apel_refused_is_left_out(version) -> None:
     """A value that is no number never got into the database: zeros for it would not either."""
-    assert jura.sums([CELL._replace(benchmark="HEPSPEC:fast")], SITE, version) == []
+    assert jura.sums([CELL._replace(benchmark="HEPSPEC:fast")], MONTH, SITE, version) == []
 
 
 @pytest.mark.parametrize(
@@ -151,7 +151,7 @@ def test_what_apel_refused_is_left_out(version) -> None:
 def test_version_7_puts_the_interface_before_the_url(interface, host) -> None:
     """In summaries and in sync records."""
     assert key_of(CELL._replace(interface=interface), 7).submit_host == host
-    (sync,) = jura.syncs([JuraCount(2026, 11, interface, URL, 3)], SITE, 7)
+    (sync,) = jura.syncs([(interface, URL, 3)], MONTH, SITE, 7)
     assert (sync.key.submit_host, sync.jobs) == (host, 3)
     assert key_of(CELL._replace(interface=interface), 6).submit_host == URL
 
@@ -159,9 +159,9 @@ def test_version_7_puts_the_interface_before_the_url(interface, host) -> None:
 def test_the_last_job_lends_its_fqan_in_version_6() -> None:
     """Jobs of one user under several FQANs are one sum; earlier runs may have sent it under another of them."""
     first = CELL._replace(fqan="/atlas/Role=production", latest_end_time=15)
-    (found,) = jura.sums([first, CELL], SITE, 6)
+    (found,) = jura.sums([first, CELL], MONTH, SITE, 6)
 
     assert (found.summary.jobs, found.summary.wall_s) == (2, 120)
     assert found.summary.key.group == "/atlas"
     assert [key.group for key in found.earlier] == ["/atlas/role"]
-    assert len(jura.sums([first, CELL], SITE, 7)) == 2
+    assert len(jura.sums([first, CELL], MONTH, SITE, 7)) == 2

@@ -41,9 +41,6 @@ from arcacct.targets.apel.target import APELMessages
 # are those of jura-ng 6.17 and 7.0, faults included; they take values as A-REX wrote them, percent-escapes and all.
 
 
-VERSIONS = (6, 7)
-"""The jura-ng of ARC 6 and that of ARC 7."""
-
 _TYPES = {6: ("Si2k", "HEPSPEC"), 7: ("Si2k", "HEPSPEC", "HEPscore23")}
 """Benchmark types that each takes, in these letters alone; anything else is HEPSPEC 1.0."""
 _FALLBACK = ("HEPSPEC", "1.0")
@@ -58,8 +55,6 @@ _LETTERS = "dginoru."
 class JuraCell(NamedTuple):
     """The jobs of a month that agree in everything that either version groups by; texts as A-REX wrote them."""
 
-    year: int
-    month: int
     user_dn: str
     vo: str
     """Empty for a user without VO."""
@@ -79,16 +74,6 @@ class JuraCell(NamedTuple):
     latest_end_time: int
 
 
-class JuraCount(NamedTuple):
-    """The jobs of a month that came by one endpoint."""
-
-    year: int
-    month: int
-    interface: str
-    endpoint_url: str
-    jobs: int
-
-
 class JuraSum(NamedTuple):
     """One summary as jura-ng sent it, and the keys that it may have had in an earlier run."""
 
@@ -96,16 +81,17 @@ class JuraSum(NamedTuple):
     earlier: tuple[SummaryKey, ...] = ()
 
 
-def sums(cells: Iterable[JuraCell], site: str, version: int) -> list[JuraSum]:
+def sums(cells: Iterable[JuraCell], month: Month, site: str, version: int) -> list[JuraSum]:
     """
     The summaries that jura-ng sent of these cells, in its order: of two with one key APEL keeps the later.
 
-    ``cells`` are in the order of month, user, VO, endpoint, nodes, cores, benchmark. Version 6 does not tell FQANs
-    apart: the job that ended last lends its own to all that share the rest, so earlier runs may have sent another.
+    ``cells``, all of one month, are in the order of user, VO, endpoint, nodes, cores, benchmark. Version 6 does not
+    tell FQANs apart: the job that ended last lends its own to all that share the rest, so earlier runs may have sent
+    another.
     """
     groups: dict[tuple[object, ...], list[JuraCell]] = {}
     for cell in cells:
-        what = (*cell[:8], cell.benchmark, "" if version == 6 else cell.fqan)
+        what = (*cell[:6], cell.benchmark, "" if version == 6 else cell.fqan)
         groups.setdefault(what, []).append(cell)
     found = []
     for group in groups.values():
@@ -113,15 +99,15 @@ def sums(cells: Iterable[JuraCell], site: str, version: int) -> list[JuraSum]:
         benchmark = parsed_benchmark(":".join(_service_level(last.benchmark, version)))
         # Of a value that APEL's loader refuses nothing got there.
         if benchmark is not None:
-            spelling = _spelling(last, site, version)
+            spelling = _spelling(last, month, site, version)
             key = _key(spelling, benchmark)
-            keys = dict.fromkeys(_key(_spelling(cell, site, version), benchmark) for cell in group)
+            keys = dict.fromkeys(_key(_spelling(cell, month, site, version), benchmark) for cell in group)
             summary = summaries.summed(key, spelling, [(benchmark, cell) for cell in group])
             found.append(JuraSum(summary, tuple(one for one in keys if one != key)))
     return found
 
 
-def _spelling(cell: JuraCell, site: str, version: int) -> SummaryKey:
+def _spelling(cell: JuraCell, month: Month, site: str, version: int) -> SummaryKey:
     """The values in the letters that were sent; None where a line was left out."""
     kind, value = _service_level(cell.benchmark, version)
     group, role = _group_and_role(cell.fqan, version)
@@ -130,8 +116,8 @@ def _spelling(cell: JuraCell, site: str, version: int) -> SummaryKey:
     return SummaryKey(
         table="Summaries",
         site=site,
-        year=cell.year,
-        month=cell.month,
+        year=month[0],
+        month=month[1],
         user=cell.user_dn,
         vo=None if unnamed else cell.vo,
         group=None if unnamed else group or f"/{cell.vo}",
@@ -182,14 +168,17 @@ def _submit_host(interface: str, url: str, version: int) -> str:
     return f"{interface.lstrip(_LETTERS)}:{url}"
 
 
-def syncs(counts: Iterable[JuraCount], site: str, version: int) -> list[Sync]:
-    """The sync records that jura-ng sent, in its order: of two with one key APEL keeps the later."""
+def syncs(counts: Iterable[tuple[str, str, int]], month: Month, site: str, version: int) -> list[Sync]:
+    """
+    The sync records that jura-ng sent, in its order: of two with one key APEL keeps the later.
+
+    ``counts``: interface and URL of an endpoint, and the jobs of the month that came by it.
+    """
     found = []
-    for count in counts:
-        host = _submit_host(count.interface, count.endpoint_url, version)
-        spelling = SyncKey(site, host, count.year, count.month)
-        key = spelling._replace(site=folded(field(site, LONG)), submit_host=folded(field(host, LONG)))
-        found.append(Sync(key, spelling, count.jobs))
+    for interface, url, jobs in counts:
+        host = _submit_host(interface, url, version)
+        key = SyncKey(folded(field(site, LONG)), folded(field(host, LONG)), *month)
+        found.append(Sync(key, SyncKey(site, host, *month), jobs))
     return found
 
 
@@ -246,17 +235,16 @@ _FQAN_AND_BENCHMARK = {
         "LEFT JOIN FQANs ON FQANs.ID = FQANID LEFT JOIN Benchmarks ON Benchmarks.ID = BenchmarkID",
     ),
 }
-_PAGE = 5000
 
 
-def cells(database: ArexDatabase, year: int, month: int, period: tuple[int, int]) -> list[JuraCell]:
+def cells(database: ArexDatabase, period: tuple[int, int]) -> list[JuraCell]:
     """
-    The jobs with ``period[0] <= EndTime < period[1]``, which is that month, in the order that `jura_keys.sums` wants.
+    The jobs with ``period[0] <= EndTime < period[1]``, in the order that `sums` wants.
 
     Reads in one transaction, which holds up no writer where SQLite reads the file as it lives.
     """
     fqan, benchmark, join = _FQAN_AND_BENCHMARK[database.version]
-    rows = _readable(database.con).execute(
+    rows = database.con.execute(
         "SELECT Users.Name, WLCGVOs.Name, Interface, URL, NodeCount, CPUCount,"
         f" {fqan} AS Fqan, {benchmark} AS Benchmark, count(*), sum(UsedWalltime),"
         " sum(UsedCPUUserTime + UsedCPUKernelTime), min(EndTime), max(EndTime)"
@@ -267,29 +255,27 @@ def cells(database: ArexDatabase, year: int, month: int, period: tuple[int, int]
         f" {'Benchmark' if database.version == 1 else 'FQANID, BenchmarkID'}, Fqan",
         period,
     )
-    return [JuraCell(year, month, *row) for row in rows]
+    return [JuraCell(*row) for row in rows]
 
 
-def counts(database: ArexDatabase, year: int, month: int, period: tuple[int, int]) -> list[tuple[str, JuraCount]]:
-    """``(vo, count)``: the jobs of a month by endpoint, and within it by VO."""
-    rows = _readable(database.con).execute(
+def counts(database: ArexDatabase, period: tuple[int, int]) -> list[tuple[str, str, str, int]]:
+    """``(vo, interface, URL, jobs)``: the jobs of a period by endpoint, and within it by VO."""
+    return database.con.execute(
         f"SELECT WLCGVOs.Name, Interface, URL, count(*) FROM AAR {_NAMES} WHERE {_WANTED}"
         " GROUP BY EndpointID, VOID ORDER BY EndpointID",
         period,
-    )
-    return [(vo, JuraCount(year, month, *row)) for vo, *row in rows]
+    ).fetchall()
 
 
 def ends(database: ArexDatabase, period: tuple[int, int]) -> Iterator[list[End]]:
     """The jobs of a period, page by page."""
-    con = _readable(database.con)
     first, record_id = period[0], 0
-    while rows := con.execute(
+    while rows := database.con.execute(
         # CROSS: by the index of ends, or every page sorts all that is left.
         "SELECT EndTime, AAR.RecordID, WLCGVOs.Name, JobID, ifnull(LocalJobID, '') FROM AAR"
         " CROSS JOIN WLCGVOs ON WLCGVOs.ID = VOID CROSS JOIN Status ON Status.ID = StatusID"
         f" WHERE {_WANTED} AND (EndTime > ? OR AAR.RecordID > ?) ORDER BY EndTime, AAR.RecordID LIMIT ?",
-        (first, period[1], first, record_id, _PAGE),
+        (first, period[1], first, record_id, sent.MANY),
     ).fetchall():
         yield [End(vo, job_id, local_job_id, end) for end, _record, vo, job_id, local_job_id in rows]
         first, record_id = rows[-1][:2]
@@ -297,18 +283,12 @@ def ends(database: ArexDatabase, period: tuple[int, int]) -> Iterator[list[End]]
 
 def ended_again(database: ArexDatabase, period: tuple[int, int]) -> list[str]:
     """JobIDs of the jobs of a period that ended more than once: a record may have been sent for an earlier end."""
-    rows = _readable(database.con).execute(
+    rows = database.con.execute(
         f"SELECT JobID FROM AAR JOIN Status ON Status.ID = StatusID JOIN JobEvents USING (RecordID) WHERE {_WANTED}"
         " AND EventKey = 'FINISHED' GROUP BY RecordID HAVING count(DISTINCT EventTime) > 1",
         period,
     )
     return [job_id for (job_id,) in rows]
-
-
-def _readable(con: Connection) -> Connection:
-    """Names that are no UTF-8 must not stop it: bytes that are no text are escaped, as everywhere."""
-    con.text_factory = lambda content: content.decode("utf-8", "backslashreplace")
-    return con
 
 
 # Taking over from jura-ng without counting a job twice: what it sent to APEL under keys that ours do not replace.
@@ -320,17 +300,6 @@ def _readable(con: Connection) -> Connection:
 SUMMARIES = "summaries"
 """The kind of the ledger: both kinds of summaries that jura-ng knows are in one table of APEL's."""
 _MILLION = 10**6
-
-
-class Takeover(NamedTuple):
-    """What a switch is about."""
-
-    databases: Sequence[str]
-    """A-REX's databases; jura-ng's publishing.db is in the same directory."""
-    months: Sequence[Month] = ()
-    """Empty: the month of the last job that jura-ng published, and the one before."""
-    arc: int | None = None
-    """6 or 7, whose jura-ng it was; ``None``: as the database says."""
 
 
 class SumsOfMonth(NamedTuple):
@@ -381,24 +350,33 @@ class _Sources(NamedTuple):
     accounting: Connection
     publishing: Connection
     databases: list[ArexDatabase]
-    options: Takeover
+    months: Sequence[Month]
+    arc: int | None
 
     def version(self, database: ArexDatabase) -> int:
         """Whose jura-ng read a database."""
-        return self.options.arc or (6 if database.version == 1 else 7)
+        return self.arc or (6 if database.version == 1 else 7)
 
-    def cells(
-        self, plugin: APELMessages, month: Month, period: tuple[int, int]
-    ) -> Iterator[tuple[list[JuraCell], int]]:
-        """What jura-ng read of a month for a target, and whose it was, by database."""
+    def cells(self, plugin: APELMessages, period: tuple[int, int]) -> Iterator[tuple[list[JuraCell], int]]:
+        """What jura-ng read of a period for a target, and whose it was, by database."""
         for database in self.databases:
-            found = cells(database, *month, period)
+            found = cells(database, period)
             yield [cell for cell in found if plugin.target.wants(cell.vo)], self.version(database)
 
 
-def plan(settings: Settings, plugins: Sequence[TargetPlugin], options: Takeover) -> list[TargetPlan]:
+def plan(
+    settings: Settings,
+    plugins: Sequence[TargetPlugin],
+    databases: Sequence[str],
+    months: Sequence[Month] = (),
+    arc: int | None = None,
+) -> list[TargetPlan]:
     """
     What jura-ng sent to each target, and what of it ours do not replace. Only reads.
+
+    ``databases`` are A-REX's; jura-ng's publishing.db is in the same directory. Without ``months``: the month of the
+    last job that jura-ng published, and the one before. ``arc``: 6 or 7, whose jura-ng it was; ``None``: as the
+    database says.
 
     Raises InputError when a database is none of A-REX's, StoreError and its kinds when one cannot be read.
     """
@@ -408,13 +386,15 @@ def plan(settings: Settings, plugins: Sequence[TargetPlugin], options: Takeover)
         ours = stack.enter_context(closing(access.read_accounting(here)))
         ledger = stack.enter_context(closing(access.read_publishing(here)))
         opened = []
-        for path in options.databases:
+        for path in databases:
             workspace = stack.enter_context(tempfile.TemporaryDirectory(prefix="switch-", dir=here.directory))
-            opened.append(stack.enter_context(own_database.opened(path, workspace)))
-        sources = _Sources(ours, ledger, opened, options)
-        beside = os.path.dirname(os.path.abspath(options.databases[0]))
-        database = os.path.join(beside, "publishing.db")
-        return [_plan(sources, plugin, former_publisher(plugin, ledger, database)) for plugin in plugins]
+            database = stack.enter_context(own_database.opened(path, workspace))
+            # Names that are no UTF-8 must not stop it: bytes that are no text are escaped, as everywhere.
+            database.con.text_factory = lambda content: content.decode("utf-8", "backslashreplace")
+            opened.append(database)
+        sources = _Sources(ours, ledger, opened, months, arc)
+        beside = os.path.join(os.path.dirname(os.path.abspath(databases[0])), "publishing.db")
+        return [_plan(sources, plugin, former_publisher(plugin, ledger, beside)) for plugin in plugins]
 
 
 def _plan(sources: _Sources, plugin: TargetPlugin, former: FormerPublisher | None) -> TargetPlan:
@@ -426,16 +406,17 @@ def _plan(sources: _Sources, plugin: TargetPlugin, former: FormerPublisher | Non
     if former.is_guessed:
         return TargetPlan(name, block, f"{former.cause}; {former.remedy()}")
     stopped = former.until_s
-    months = sources.options.months or sorted({*recent_months(stopped), *former.months})
+    months = sources.months or sorted({*recent_months(stopped), *former.months})
     until = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(stopped))
     begun_later = _begun_later(sources, stopped)
     settled = [f"not settled: {month_names(former.open)}"] if former.open else []
     if former.decisions:
         settled.append(f"settled: {month_names(sorted(former.decisions))}: {former.decided}")
     arc = " and ".join(sorted({str(sources.version(one)) for one in sources.databases}))
-    if not plugin.has_records(plugin.message_format):
-        says = f"jura-ng of ARC {arc} sent summaries of the jobs that ended until {until}"
-        found = [_sums_of_month(sources, plugin, month, stopped) for month in months]
+    what = "records" if plugin.has_records(plugin.message_format) else "summaries"
+    says = f"jura-ng of ARC {arc} sent {what} of the jobs that ended until {until}"
+    if what == "summaries":
+        sums = tuple(_sums_of_month(sources, plugin, month, stopped) for month in months)
         since = schema.complete_since(sources.accounting, stopped)
         published = target_months.kinds(sources.publishing, block)
         notes = (
@@ -445,8 +426,7 @@ def _plan(sources: _Sources, plugin: TargetPlugin, former: FormerPublisher | Non
             if month_bounds(*month)[0] < since and month not in published
         )
         settles = () if begun_later else tuple(months)
-        return TargetPlan(name, block, says, sums=tuple(found), notes=(*settled, *begun_later, *notes), settles=settles)
-    says = f"jura-ng of ARC {arc} sent records of the jobs that ended until {until}"
+        return TargetPlan(name, block, says, sums=sums, notes=(*settled, *begun_later, *notes), settles=settles)
     jobs = [_jobs_of_month(sources, plugin, month, stopped) for month in months]
     return TargetPlan(name, block, says, jobs=tuple(jobs), notes=(*begun_later, *_job_notes(jobs)))
 
@@ -492,8 +472,8 @@ def _sums_of_month(sources: _Sources, plugin: APELMessages, month: Month, stoppe
 
 
 def _jura_sums(sources: _Sources, plugin: APELMessages, month: Month, period: tuple[int, int]) -> list[JuraSum]:
-    found = sources.cells(plugin, month, period)
-    return [one for group, version in found for one in sums(group, plugin.site, version)]
+    found = sources.cells(plugin, period)
+    return [one for group, version in found for one in sums(group, month, plugin.site, version)]
 
 
 def _syncs_left(sources: _Sources, plugin: APELMessages, month: Month, period: tuple[int, int]) -> tuple[Sync, ...]:
@@ -503,17 +483,14 @@ def _syncs_left(sources: _Sources, plugin: APELMessages, month: Month, period: t
         for cell in usage.usage_cells(sources.accounting, [month])
         if plugin.target.wants(cell.vo)
     ]
-    kept = {json.dumps(one.key) for one in summaries.syncs(mine)}
-    found = [
-        one
-        for database in sources.databases
-        for one in syncs(
-            [count for vo, count in counts(database, *month, period) if plugin.target.wants(vo)],
-            plugin.site,
-            sources.version(database),
-        )
-    ]
-    return tuple({one.key: one for one in found if json.dumps(one.key) not in kept}.values())
+    kept = {one.key for one in summaries.syncs(mine)}
+    found: dict[SyncKey, Sync] = {}
+    for database in sources.databases:
+        wanted = [
+            (interface, url, jobs) for vo, interface, url, jobs in counts(database, period) if plugin.target.wants(vo)
+        ]
+        found |= {one.key: one for one in syncs(wanted, month, plugin.site, sources.version(database))}
+    return tuple(one for key, one in found.items() if key not in kept)
 
 
 def _jobs_of_month(sources: _Sources, plugin: APELMessages, month: Month, stopped: int) -> JobsOfMonth:
@@ -528,7 +505,7 @@ def _jobs_of_month(sources: _Sources, plugin: APELMessages, month: Month, stoppe
     default = plugin.options.default_benchmark
     found = [
         (cell, service_level_of_job(cell.benchmark, version))
-        for group, version in sources.cells(plugin, month, period)
+        for group, version in sources.cells(plugin, period)
         for cell in group
     ]
     return JobsOfMonth(
@@ -548,13 +525,12 @@ def _jobs_of_month(sources: _Sources, plugin: APELMessages, month: Month, stoppe
 def _differing(sources: _Sources, plugin: APELMessages, page: Sequence[End]) -> list[str]:
     """The jobs that our own record has another key for."""
     different, without_prefix = [], plugin.options._replace(localid_prefix="")
-    for first in range(0, len(page), sent.MANY):
-        theirs = {reader.unescaped(one.job_id): one for one in page[first : first + sent.MANY]}
-        for job_id, aar in reader.by_job_id(sources.accounting, list(theirs)).items():
-            end = theirs[job_id]
-            key = job_key(end.job_id, end.local_job_id, end.end_time, plugin.site)
-            if messages.job_key(aar, without_prefix) != key:
-                different.append(job_id)
+    theirs = {reader.unescaped(one.job_id): one for one in page}
+    for job_id, aar in reader.by_job_id(sources.accounting, list(theirs)).items():
+        end = theirs[job_id]
+        key = job_key(end.job_id, end.local_job_id, end.end_time, plugin.site)
+        if messages.job_key(aar, without_prefix) != key:
+            different.append(job_id)
     return different
 
 
@@ -585,13 +561,9 @@ def take_over(settings: Settings, plans: Sequence[TargetPlan], who: str) -> dict
     """
     with _ledger(settings) as con:
         new = {
-            one.target: sum(
-                sent.adopt(con, one.block, kind, sums)
-                for kind, sums in ((SUMMARIES, sums_left(one)), (COUNTS, syncs_left(one)))
-                if sums
-            )
+            one.target: sum(sent.adopt(con, one.block, kind, sums) for kind, sums in found.items())
             for one in plans
-            if anything_left(one)
+            if (found := left(one))
         }
         for one in plans:
             target_months.decide(con, one.block, one.settles, SWITCHED, who)
@@ -614,20 +586,18 @@ def _ledger(settings: Settings) -> Iterator[Connection]:
             yield con
 
 
-def anything_left(one: TargetPlan) -> bool:
-    """Whether there is anything to take over."""
-    return bool(sums_left(one) or syncs_left(one))
+def left(one: TargetPlan) -> dict[str, list[SentSum]]:
+    """
+    What the receiver has, or may have, under keys that ours do not replace: sums and counts, by the ledger's kind.
 
-
-def sums_left(one: TargetPlan) -> list[SentSum]:
-    """The summaries that the receiver has, or may have, under keys that ours do not replace."""
+    A kind of which nothing is left is not there.
+    """
     certain = [(summary.key, summary.jobs) for month in one.sums for summary in month.left]
     perhaps = [(key, 1) for month in one.sums for key in month.perhaps]
-    return [SentSum(json.dumps(key), key.year, key.month, jobs) for key, jobs in (*certain, *perhaps)]
-
-
-def syncs_left(one: TargetPlan) -> list[SentSum]:
-    """The counts that the receiver has under keys that ours do not replace."""
-    months = [*(month.syncs for month in one.sums), *(month.syncs for month in one.jobs)]
-    syncs = [sync for found in months for sync in found]
-    return [SentSum(json.dumps(sync.key), sync.key.year, sync.key.month, sync.jobs) for sync in syncs]
+    months: list[SumsOfMonth | JobsOfMonth] = [*one.sums, *one.jobs]
+    counted = [(sync.key, sync.jobs) for month in months for sync in month.syncs]
+    return {
+        kind: [SentSum(json.dumps(key), key.year, key.month, jobs) for key, jobs in found]
+        for kind, found in ((SUMMARIES, [*certain, *perhaps]), (COUNTS, counted))
+        if found
+    }
