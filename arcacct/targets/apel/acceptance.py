@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 from arcacct.benchmark import Benchmark
 from arcacct.publishing.ledger_rows import month_bounds
@@ -23,8 +23,6 @@ from arcacct.targets.verdicts import (
     repair_values,
 )
 
-Repair = Callable[[AAR, list[str]], AAR]
-
 
 def _limits(table: Mapping[str, Rule], care: Care) -> tuple[tuple[str, int], ...]:
     """The values with this care and the largest that is sent of each."""
@@ -39,12 +37,25 @@ _LONG = int(messages.JOB["LocalJobId"].most)
 
 
 def accept_for_apel_job(aar: AAR, options: APELOptions, now: int) -> Acceptance:
-    """Measure a job by the rules of APEL's individual job records, v0.3 and v0.4."""
-    return accept_for_car(aar, options, now, repair_apel_job)
+    """
+    Measure a job by the rules of APEL's individual job records, v0.3 and v0.4.
+
+    Memory beyond its column is taken to the largest that it holds; the XML's memory is not read.
+    """
+    verdict = accept_for_car(aar, options, now)
+    if verdict.refusal is not None:
+        return verdict
+    aar, notes = verdict.aar, list(verdict.notes)
+    for name, largest in _LARGEST:
+        kib = getattr(aar, name)
+        if kib > largest:
+            notes.append(f"{name} {kib}: APEL holds {largest}")
+            aar = changed(aar, **{name: largest})
+    return Acceptance(aar, tuple(notes))
 
 
-def accept_for_car(aar: AAR, options: APELOptions, now: int, *repairs_of_format: Repair) -> Acceptance:
-    """Measure a job by the rules of APEL's parsers, its database and the CAR schema, then by those of one format."""
+def accept_for_car(aar: AAR, options: APELOptions, now: int) -> Acceptance:
+    """Measure a job by the rules of APEL's parsers, its database and the CAR schema."""
     default = options.default_benchmark
     refusal = job_refusal(aar, _WALL_S, _CPU_S)
     if not refusal and (len(ascii_text(aar.job_id)) > _LONG or not has_value(aar.job_id)):
@@ -63,8 +74,6 @@ def accept_for_car(aar: AAR, options: APELOptions, now: int, *repairs_of_format:
     longest = int(messages.JOB["FQAN"].most)
     if aar.fqans and len(ascii_text(aar.fqans[0])) > longest:
         notes.append(f"main FQAN: longer than {longest} characters: VO, group and role are sent, each cut to {_LONG}")
-    for repair_of_format in repairs_of_format:
-        aar = repair_of_format(aar, notes)
     return Acceptance(aar, tuple(notes))
 
 
@@ -75,16 +84,6 @@ def ids_sound(job_id: str, own_id: str | None, local_id: str) -> bool:
     ``local_id``: what it goes under.
     """
     return spelt(job_id, _LONG) == job_id and has_value(job_id) and not (own_id and local_id == job_id)
-
-
-def repair_apel_job(aar: AAR, notes: list[str]) -> AAR:
-    """Memory beyond its column is taken to the largest that it holds; the XML's memory is not read."""
-    for name, largest in _LARGEST:
-        kib = getattr(aar, name)
-        if kib > largest:
-            notes.append(f"{name} {kib}: APEL holds {largest}")
-            aar = changed(aar, **{name: largest})
-    return aar
 
 
 def accept_cell(cell: UsageCell, options: APELOptions, now: int) -> CellAcceptance:
