@@ -12,8 +12,8 @@ import json
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Set
+from contextlib import suppress
 from datetime import UTC, datetime
-from typing import NamedTuple
 
 from arcacct.errors import InputError
 from arcacct.files.text_tables import batch_rows, csv_rows, read_text, unescaped
@@ -105,11 +105,8 @@ def _shown(value: str | None) -> str:
     return repr(value if value is None or len(value) <= _LONGEST_SHOWN else f"{value[:_LONGEST_SHOWN]}...")
 
 
-class _Parsed(NamedTuple):
-    month: Month
-    kind: str
-    """Of the message that replaces a sum."""
-    sent: SentSum | SentRecord
+_Parsed = tuple[Month, str, SentSum | SentRecord]
+"""The month of a row; the kind of the message that replaces a sum; and what the receiver has."""
 
 
 def read(paths: Iterable[str], our_hosts: Set[str | None]) -> ReceiverRows:
@@ -131,15 +128,16 @@ def read(paths: Iterable[str], our_hosts: Set[str | None]) -> ReceiverRows:
             found = parse(row)
             if found is None:
                 continue
+            month, kind, there = found
             if row.unsendable:
-                unsendable.append((found.month, row.unsendable))
+                unsendable.append((month, row.unsendable))
                 continue
-            if isinstance(found.sent, SentSum):
-                sums[found.kind, found.sent.key] = found.sent
+            if isinstance(there, SentSum):
+                sums[kind, there.key] = there
             else:
-                records[found.sent.key] = found.sent
-            sync = json.dumps(SyncKey(folded(row.text("Site")), folded(row.text("SubmitHost")), *found.month))
-            sums[COUNTS, sync] = SentSum(sync, *found.month, 1, is_adopted=1)
+                records[there.key] = there
+            sync = json.dumps(SyncKey(folded(row.text("Site")), folded(row.text("SubmitHost")), *month))
+            sums[COUNTS, sync] = SentSum(sync, *month, 1, is_adopted=1)
     return ReceiverRows(
         tuple((kind, one) for (kind, _key), one in sums.items()),
         tuple(records.values()),
@@ -168,7 +166,16 @@ def _rows(
         _first, header = next(rows, (1, []))
         # Only the view of normalised summaries has the first of these names.
         columns = ["InfrastructureType" if name == "Infrastructure" else name for name in header]
-        parse = _parser(path, columns)
+        needed, parse = next((view for view in _VIEWS if {*columns} >= {*view[0]}), ((), None))
+        if parse is None:
+            raise InputError(
+                f"{path}: the first line must name the columns of VSummaries ({', '.join(_SUMMARY_COLUMNS)}), of"
+                f" VNormalisedSummaries ({', '.join(_NORMALISED_COLUMNS)}), or of VJobRecords"
+                f" ({', '.join(_JOB_COLUMNS)})"
+            )
+        twice = next((name for name in needed if columns.count(name) > 1), None)
+        if twice is not None:
+            raise InputError(f"{path}: the first line has the column {twice} twice")
         host_at = columns.index("SubmitHost")
         first = ""
         for line, cells in rows:
@@ -179,37 +186,17 @@ def _rows(
                 first = first or place
                 unread[first] += 1
                 continue
-            host = _host(cells[host_at], decode)
+            host = cells[host_at]
+            # No host of ours has a backslash that is no escape.
+            with suppress(ValueError):
+                host = decode(host).rstrip(" ")
+            host = "" if host.lower() in _UNKNOWN else host
             if folded(host) in our_hosts:
                 yield _Row(place, dict(zip(columns, cells, strict=True)), decode), parse
             else:
                 others[host] += 1
     except ValueError as error:
         raise InputError(f"{path}, {error}") from None
-
-
-def _parser(path: str, columns: list[str]) -> _Parser:
-    """The function for rows with these columns. Raises InputError."""
-    found = next((view for view in _VIEWS if {*columns} >= {*view[0]}), None)
-    if found is None:
-        raise InputError(
-            f"{path}: the first line must name the columns of VSummaries ({', '.join(_SUMMARY_COLUMNS)}), of"
-            f" VNormalisedSummaries ({', '.join(_NORMALISED_COLUMNS)}), or of VJobRecords ({', '.join(_JOB_COLUMNS)})"
-        )
-    needed, parse = found
-    twice = next((name for name in needed if columns.count(name) > 1), None)
-    if twice is not None:
-        raise InputError(f"{path}: the first line has the column {twice} twice")
-    return parse
-
-
-def _host(cell: str, decode: Callable[[str], str]) -> str:
-    try:
-        host = decode(cell).rstrip(" ")
-    except ValueError:
-        # No host of ours has a backslash that is no escape.
-        return cell
-    return "" if host.lower() in _UNKNOWN else host
 
 
 def _not_escaped(cell: str) -> str:
@@ -234,7 +221,7 @@ def _job(row: _Row) -> _Parsed:
     )
     key = json.dumps(JobKey(folded(site) or "", folded(local_id) or "", end))
     moment = datetime.fromtimestamp(end, UTC)
-    return _Parsed((moment.year, moment.month), "", SentRecord(local_id, 0, 0, end, b"", key, names=names))
+    return (moment.year, moment.month), "", SentRecord(local_id, 0, 0, end, b"", key, names=names)
 
 
 def _summary(row: _Row) -> _Parsed | None:
@@ -256,7 +243,7 @@ def _sum(row: _Row, table: str, kind: str, benchmark_type: str | None, value: st
     names = (row.name(column) for column in (*_NAMES, "InfrastructureType"))
     size = row.count("NodeCount"), row.count("Processors")
     key = folded_key(SummaryKey._make([table, row.name("Site"), *month, *names, benchmark_type, value, *size]))
-    return _Parsed(month, kind, SentSum(json.dumps(key), *month, jobs, site=row.text("Site") or "", is_adopted=1))
+    return month, kind, SentSum(json.dumps(key), *month, jobs, site=row.text("Site") or "", is_adopted=1)
 
 
 _VIEWS: tuple[tuple[tuple[str, ...], _Parser], ...] = (
