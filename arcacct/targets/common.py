@@ -243,14 +243,10 @@ class LocalJobValues(NamedTuple):
     """``None``: ARC; empty: none is known."""
 
 
-def is_local(aar: AAR) -> bool:
-    """Whether a job came through no endpoint: one of ARC's has the interface even where the URL is not known."""
-    return not aar.endpoint_url and aar.endpoint_type in (None, LOCAL)
-
-
 def local_job_values(aar: AAR, lines: Iterable[LocalJobs], start_time_source: str) -> LocalJobValues:
     """By the first line of the job's batch system, else the first for any, else ``own``."""
-    if not is_local(aar):
+    # A job of ARC has the interface even where the URL of its endpoint is not known.
+    if aar.endpoint_url or aar.endpoint_type not in (None, LOCAL):
         return LocalJobValues(start_time_source, None, None)
     lrms = (aar.lrms or "").lower()
     of_lrms = [line for line in lines if line.lrms == lrms] or [line for line in lines if line.lrms is None]
