@@ -145,7 +145,7 @@ def test_every_summary_is_the_same(arex, imported, swept) -> None:
 
     def texts(con: sqlite3.Connection) -> list[str]:
         cells = [reader.cell_of(aar._replace(auth_groups=())) for aar in jobs(con, arex.lost | arex.stuck).values()]
-        return [summary_record(one, "v0.4") for one in summaries(cells, options, "v0.4")]
+        return [summary_record(one, "summaries-v04") for one in summaries(cells, options, "summaries-v04")]
 
     assert texts(imported) == texts(swept)
     assert len(texts(imported)) > 3

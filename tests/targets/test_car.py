@@ -21,7 +21,7 @@ from arcacct.targets.apel.target import CAR as CAR_DOCUMENT
 
 CREATED = 1_704_198_660
 NOW = 1_800_000_000
-OPTIONS = APELOptions("EXAMPLE-SITE", lrms_host="lrms.example.org", arc_version="6.21.1")
+OPTIONS = APELOptions("EXAMPLE-SITE", lrms_host="lrms.example.org")
 
 
 def row(job: AAR, options: APELOptions = OPTIONS) -> dict[str, Any]:
@@ -45,9 +45,7 @@ def test_golden_car(golden: Callable[[str, str], None], job: AAR, name: str, opt
 
 def test_golden_car_of_a_bare_job(golden: Callable[[str, str], None], bare_job: AAR) -> None:
     """A local job of which nothing is known, with the site's VO for jobs without VOMS."""
-    options = OPTIONS._replace(
-        vomsless_vo=VOs((VO("dteam"),)), vo_groups=("/dteam/prod", "/dteam/other"), arc_version=None
-    )
+    options = OPTIONS._replace(vomsless_vo=VOs((VO("dteam"),)), vo_groups=("/dteam/prod", "/dteam/other"))
     golden("car-bare.xml", CAR_DOCUMENT.join([car(bare_job, options, CREATED)]).replace(__version__, "VERSION"))
 
 

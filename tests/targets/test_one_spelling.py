@@ -32,8 +32,8 @@ CHOICES = st.builds(
 )
 BENCHMARKS = st.sampled_from([None, "HEPSPEC:12.26", "hepscore23 10.0005", "HS06:10", "Si2k:3065"])
 NOT_IN_SUMMARY: dict[str, set[str]] = {
-    "v0.3": {"ServiceLevelType", "ServiceLevel"},
-    "normalised-v0.4": {"ServiceLevel"},
+    "summaries-v03": {"ServiceLevelType", "ServiceLevel"},
+    "normalised-v04": {"ServiceLevel"},
 }
 """Of benchmarks the summaries of normalised sums have the type alone, and v0.3 not even that."""
 WHO_AND_WHERE = (

@@ -57,7 +57,6 @@ APEL_OPTIONS = st.builds(
     start_time_source=st.sampled_from(["submit", "lrms"]),
     default_benchmark=st.just(Benchmark.parse("HEPSPEC:8")),
     local_group_prefix=st.sampled_from(["", "local-"]),
-    arc_version=st.sampled_from([None, '6.17 "&"']),
     local_jobs=LOCAL_JOBS,
 )
 CARS = APEL_OPTIONS.map(lambda options: APELRecords("car", options))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from operator import attrgetter
-from typing import Any, NamedTuple
+from typing import Any
 
 from arcacct import __version__
 from arcacct.publishing.ledger import Names
@@ -16,6 +16,7 @@ from arcacct.targets.apel.messages import (
     QUEUE,
     APELOptions,
     Part,
+    Where,
     benchmark_of,
     field,
     infrastructure,
@@ -41,23 +42,6 @@ _RFC_2253 = re.compile(r"(?:[A-Za-z][A-Za-z0-9-]*|(?:[Oo][Ii][Dd]\.)?[0-9]+(?:\.
 _NO_ACCOUNT = "nobody"
 
 
-class CARPlace(NamedTuple):
-    """A job's submission, its result, and the benchmark of a core."""
-
-    names: tuple[str, str, str]
-    """Site, submit host and infrastructure: APEL groups jobs by them."""
-    level_names: tuple[str, str]
-    """Type and value of the benchmark: APEL groups jobs by them."""
-    escaped_id_head: str
-    """What the record's id has before the JobID."""
-    status: str
-    infrastructure: str
-    """With the middleware."""
-    start_time_source: str
-    service_level: str
-    places: str
-
-
 _CAR_VALUES = attrgetter(
     "job_id", "job_name", "exit_code", "submit_time", "end_time", "node_count", "core_count", "memory_kib",
     "virtual_memory_kib", "wall_s", "cpu_user_s", "cpu_kernel_s", "lrms_submit_time", "lrms_start_time",
@@ -74,7 +58,7 @@ def car_record(aar: AAR, shared: Sequence[Any], local_id: str, created: str) -> 
         job_id, job_name, code, submit_time, end_time, nodes, cores, memory_kib, virtual_kib, wall_s, user_s, kernel_s,
         lrms_submit, lrms_start,
     ) = _CAR_VALUES(aar)  # fmt: skip
-    (_, _, id_head, status, infrastructure, source, level, places), (_, user), hosts = shared
+    (_, _, source, (id_head, status, infrastructure, level, places)), (_, user), hosts = shared
     submitted = iso_time(submit_time)
     started = submitted if source == "submit" else iso_time(start_time(aar, "lrms"))
     # CAR names three instants: created, queued, and eligible to run (we know when the payload started).
@@ -116,20 +100,24 @@ def _carried(text: str) -> str:
     return text.replace("pkcs7-mime", "pkcs7&#45;mime") if "pkcs7-mime" in text else text
 
 
-def car_place(aar: AAR, options: APELOptions) -> CARPlace:
-    """The parts of a record that are the same for most jobs of a queue: of these there are few."""
+def car_place(aar: AAR, options: APELOptions) -> Where:
+    """
+    The parts of a record that are the same for most jobs of a queue: of these there are few.
+
+    Its texts: what the record's id has before the JobID, the status, the infrastructure with the middleware, the
+    benchmark, and the places.
+    """
     worth = benchmark_of(aar.benchmark, options.default_benchmark)
     said = local_job_values(aar, options.local_jobs, options.start_time_source)
-    return CARPlace(
-        (*place(aar.endpoint_url, options), infrastructure(aar.endpoint_url)),
-        (worth.type, worth.value),
-        _carried(escape(job_record_id(aar._replace(job_id=""), options.lrms_host))),
-        _carried(f"<Status>{escape(aar.status)}</Status>"),
-        _carried(_infrastructure(said, aar) + _middleware(said, options.arc_version)),
-        said.start_time_source,
+    texts = (
+        escape(job_record_id(aar._replace(job_id=""), options.lrms_host)),
+        f"<Status>{escape(aar.status)}</Status>",
+        _infrastructure(said, aar) + _middleware(said),
         _level(worth.type, worth.value),
-        _carried(_places(aar.endpoint_url, aar.queue, options)),
+        _places(aar.endpoint_url, aar.queue, options),
     )
+    names = (*place(aar.endpoint_url, options), infrastructure(aar.endpoint_url))
+    return Where(names, (worth.type, worth.value), said.start_time_source, tuple(map(_carried, texts)))
 
 
 def user_identity(aar: AAR, options: APELOptions) -> Part:
@@ -191,13 +179,11 @@ def _infrastructure(said: LocalJobValues, aar: AAR) -> str:
     return f'<Infrastructure urf:type="{infrastructure(aar.endpoint_url)}" urf:description="{description}"/>'
 
 
-def _middleware(said: LocalJobValues, arc_version: str | None) -> str:
+def _middleware(said: LocalJobValues) -> str:
     if said.middleware is not None:
         name, product = escape(said.middleware), escape(said.middleware.upper())
         return name and f'<Middleware urf:name="{name}" urf:description="{product}, arcacct {__version__}"/>'
-    version = f' urf:version="{escape(arc_version)}"' if arc_version else ""
-    product = escape(f"NorduGrid ARC {arc_version}" if arc_version else "NorduGrid ARC")
-    return f'<Middleware urf:name="arc"{version} urf:description="{product}, arcacct {__version__}"/>'
+    return f'<Middleware urf:name="arc" urf:description="NorduGrid ARC, arcacct {__version__}"/>'
 
 
 def _places(endpoint_url: str | None, queue: str | None, options: APELOptions) -> str:

@@ -22,7 +22,6 @@ from arcacct.targets.common import INT4, INT8, Breach, Care, Form, Rule, ascii_t
 END = "%%\n"
 """The end of a record."""
 
-_NO_VALUE = {"", "none", "null"}
 _HARMLESS = bytes((9, 10, *range(32, 127)))
 # SSM takes a message that contains these words for an encrypted one, wherever they stand.
 _LOOKS_ENCRYPTED = ("application/pkcs7-mime", "application/x-pkcs7-mime")
@@ -38,7 +37,7 @@ def field(text: str | None, limit: int) -> str | None:
     if text is None:
         return None
     value = spelt(text, limit)
-    return None if value.lower() in _NO_VALUE else value
+    return value if has_value(value) else None
 
 
 def folded(text: str | None) -> str | None:
@@ -240,8 +239,6 @@ class APELOptions(NamedTuple):
     """Put before the VO of local jobs, for portals that cannot tell them from grid jobs otherwise."""
     dialect: str = "server"
     """``server`` or ``seed``; of texts alone."""
-    arc_version: str | None = None
-    """In XML alone."""
     local_jobs: tuple[LocalJobs, ...] = ()
     """What is said of jobs that came without ARC; none: ``own``."""
 
@@ -273,7 +270,7 @@ _WRITTEN = attrgetter(
 def written(aar: AAR, shared: Sequence[Any], local_id: str) -> str:
     """One job record, its end included, of its parts as `JOB_PARTS` makes them; the job must have been accepted."""
     submitted, ended, nodes, cores, memory_kib, virtual_kib, wall_s, user_s, kernel_s = _WRITTEN(aar)
-    (_, hosts, infrastructure, source), (_, user), (_, level), _ = shared
+    (_, _, source, (hosts, infrastructure, level)), (_, user), _ = shared
     started = submitted if source == "submit" else start_time(aar, "lrms")
     real = f"MemoryReal: {memory_kib}\n" if memory_kib else ""
     virtual = f"MemoryVirtual: {virtual_kib}\n" if virtual_kib else ""
@@ -294,37 +291,46 @@ class Part(NamedTuple):
 
 
 class Where(NamedTuple):
-    """Where a job was sent."""
+    """Where a job was sent, and what a core of the node was worth."""
 
     names: tuple[str, str, str]
     """Site, submit host and infrastructure: APEL groups jobs by them."""
-    hosts: str
-    infrastructure: str
-    """Two parts of its record."""
+    level_names: tuple[str, str]
+    """Type and value of the benchmark: APEL groups jobs by them."""
     start_time_source: str
+    texts: tuple[str, ...]
+    """The parts of its record, in the order of the format."""
 
 
-def where(aar: AAR, options: APELOptions) -> Where:
+def where(aar: AAR, options: APELOptions, version: str) -> Where:
     """
-    The parts of a record that tell where the job was sent.
+    The parts of a record that tell where the job was sent, and what a core of the node was worth.
 
     In the dialect ``seed`` Infrastructure and SubmitHostType mark local jobs.
     """
-    site, submitted_to = field(options.site, LONG), submit_host(aar.endpoint_url, options)
-    kind = infrastructure(aar.endpoint_url)
+    names = site, host, kind = (*place(aar.endpoint_url, options), infrastructure(aar.endpoint_url))
+    worth = benchmark_of(aar.benchmark, options.default_benchmark)
     said = local_job_values(aar, options.local_jobs, options.start_time_source)
     if options.dialect == "seed":
-        host_type = "CE-ID" if aar.endpoint_url else "LRMS"
-        found = ("Site", site), ("Infrastructure", kind), ("SubmitHostType", host_type), ("SubmitHost", submitted_to)
-        return Where((*place(aar.endpoint_url, options), kind), lines(found), "", said.start_time_source)
-    machine = field(machine_host(aar.endpoint_url, options.lrms_host), LONG)
-    description = field(said.infrastructure or (f"ARC-{aar.lrms.upper()}" if aar.lrms else "ARC"), DESCRIPTION)
-    queue = field(aar.queue, QUEUE)
+        hosts = [
+            ("Site", site or None),
+            ("Infrastructure", kind),
+            ("SubmitHostType", "CE-ID" if aar.endpoint_url else "LRMS"),
+            ("SubmitHost", host or None),
+        ]
+        described: list[tuple[str, object]] = []
+    else:
+        hosts = [
+            ("Site", site or None),
+            ("SubmitHost", host or None),
+            ("MachineName", field(machine_host(aar.endpoint_url, options.lrms_host), LONG)),
+            ("Queue", field(aar.queue, QUEUE)),
+        ]
+        words = said.infrastructure or (f"ARC-{aar.lrms.upper()}" if aar.lrms else "ARC")
+        described = [("InfrastructureDescription", field(words, DESCRIPTION)), ("InfrastructureType", kind)]
+    level = service_level(worth.type, worth.value, is_dictionary=version == "v0.4" and options.dialect != "seed")
     return Where(
-        (*place(aar.endpoint_url, options), kind),
-        lines([("Site", site), ("SubmitHost", submitted_to), ("MachineName", machine), ("Queue", queue)]),
-        lines([("InfrastructureDescription", description), ("InfrastructureType", kind)]),
-        said.start_time_source,
+        names, (worth.type, worth.value), said.start_time_source, (lines(hosts), lines(described), lines(level))
     )
 
 
@@ -356,13 +362,6 @@ def user_names(aar: AAR, member: Membership) -> tuple[str | None, str | None, st
     return field(aar.user_dn, LONG), member.vo, member.group, member.role
 
 
-def level_part(aar: AAR, options: APELOptions, version: str) -> Part:
-    """The part of a record that tells what a core of the node was worth."""
-    worth = benchmark_of(aar.benchmark, options.default_benchmark)
-    found = service_level(worth.type, worth.value, "v0.3" if options.dialect == "seed" else version)
-    return Part((worth.type, worth.value), lines(found))
-
-
 def not_sent(_aar: AAR, _options: APELOptions) -> str:
     """What is judged and not sent."""
     return ""
@@ -370,9 +369,17 @@ def not_sent(_aar: AAR, _options: APELOptions) -> str:
 
 JOB_PARTS: dict[str, dict[Callable[[AAR, APELOptions], Any], tuple[str, ...]]] = {
     version: {
-        where: ("endpoint_url", "endpoint_type", "queue", "lrms", "status"),
+        # The kind of node is not sent, but judged.
+        partial(where, version=version): (
+            "endpoint_url",
+            "endpoint_type",
+            "queue",
+            "lrms",
+            "status",
+            "benchmark",
+            "wn_instance",
+        ),
         user_part: ("local_user", "user_dn", "vo", "fqans", "auth_groups", "project", "endpoint_url"),
-        partial(level_part, version=version): ("benchmark", "wn_instance"),
         not_sent: ("node_names",),
     }
     for version in JOB_HEADERS
@@ -391,30 +398,29 @@ def zero_record(names: Names, local_id: str, end_time: int, version: str, dialec
     return record_text(
         [
             ("Site", site),
-            *([("Infrastructure", kind)] if is_seed else []),
+            ("Infrastructure", kind if is_seed else None),
             ("SubmitHost", host or None),
             ("LocalJobId", local_id),
             ("GlobalUserName", user),
-            *(
-                [("FQAN", f"{group}/{role}" if group and role else None)]
-                if is_seed
-                else [("VO", vo), ("VOGroup", group), ("VORole", role)]
-            ),
+            ("FQAN", f"{group}/{role}" if is_seed and group and role else None),
+            ("VO", None if is_seed else vo),
+            ("VOGroup", None if is_seed else group),
+            ("VORole", None if is_seed else role),
             ("WallDuration", 0),
             ("CpuDuration", 0),
             ("Processors", cores),
             ("NodeCount", nodes),
             ("StartTime", end_time),
             ("EndTime", end_time),
-            *([] if is_seed else [("InfrastructureType", kind)]),
-            *service_level(str(level_type), str(level), "v0.3" if is_seed else version),
+            ("InfrastructureType", None if is_seed else kind),
+            *service_level(str(level_type), str(level), is_dictionary=version == "v0.4" and not is_seed),
         ]
     )
 
 
-def service_level(kind: str | None, value: str | None, version: str) -> list[tuple[str, object]]:
+def service_level(kind: str | None, value: str | None, *, is_dictionary: bool) -> list[tuple[str, object]]:
     """A benchmark: since v0.4 a dictionary."""
-    if version == "v0.4":
+    if is_dictionary:
         return [("ServiceLevel", f"{{{kind}: {value}}}")]
     return [("ServiceLevelType", kind), ("ServiceLevel", value)]
 

@@ -27,23 +27,23 @@ if TYPE_CHECKING:
 
 
 SUMMARY_HEADERS = {
-    "v0.2": "APEL-summary-job-message: v0.2\n",
-    "v0.3": "APEL-summary-job-message: v0.3\n",
-    "v0.4": "APEL-summary-job-message: v0.4\n",
-    "normalised-v0.4": "APEL-normalised-summary-message: v0.4\n",
+    "summaries": "APEL-summary-job-message: v0.2\n",
+    "summaries-v03": "APEL-summary-job-message: v0.3\n",
+    "summaries-v04": "APEL-summary-job-message: v0.4\n",
+    "normalised-v04": "APEL-normalised-summary-message: v0.4\n",
 }
-"""The families; v0.3 and normalised-v0.4 carry normalised durations."""
+"""By kind; summaries-v03 and normalised-v04 carry normalised durations."""
 
 SYNC_HEADER = "APEL-sync-message: v0.1\n"
 
-_NORMALISED = ("v0.3", "normalised-v0.4")
+_NORMALISED = ("summaries-v03", "normalised-v04")
 _MILLION = 10**6
 _HOUR_S = 3600
 
 
 class SummaryKey(NamedTuple):
     """
-    What APEL's summary tables replace by. Equal keys overwrite each other, whichever family wrote them.
+    What APEL's summary tables replace by. Equal keys overwrite each other, whichever kind of message wrote them.
 
     A plain tuple of texts, numbers and None: ``SummaryKey(*json.loads(json.dumps(key)))`` is the key again.
     """
@@ -100,7 +100,7 @@ class Sync(NamedTuple):
     jobs: int
 
 
-def summaries(cells: Iterable[UsageCell], options: APELOptions, family: str = "v0.2") -> list[Summary]:
+def summaries(cells: Iterable[UsageCell], options: APELOptions, kind: str = "summaries") -> list[Summary]:
     """
     One summary for each key of the receiver, in the order of the keys; cells must have passed `acceptance`.
 
@@ -110,18 +110,18 @@ def summaries(cells: Iterable[UsageCell], options: APELOptions, family: str = "v
     spellings: dict[SummaryKey, SummaryKey] = {}
     for cell in cells:
         benchmark = benchmark_of(cell.benchmark, options.default_benchmark)
-        spelt = spelling(cell, options, family)
+        spelt = spelling(cell, options, kind)
         key = folded_key(spelt)
         spellings[key] = min(spellings[key], spelt, key=_order) if key in spellings else spelt
         groups.setdefault(key, []).append((benchmark, cell))
     return [summed(key, spellings[key], groups[key]) for key in sorted(groups, key=_order)]
 
 
-def spelling(cell: UsageCell, options: APELOptions, family: str = "v0.2") -> SummaryKey:
+def spelling(cell: UsageCell, options: APELOptions, kind: str = "summaries") -> SummaryKey:
     """The names of a cell as they are sent; it must have passed `acceptance`."""
     benchmark = benchmark_of(cell.benchmark, options.default_benchmark)
     member = membership(cell.vo, cell.fqan, cell.auth_groups, cell.endpoint_url, options)
-    normalised = family in _NORMALISED
+    normalised = kind in _NORMALISED
     return SummaryKey(
         table="NormalisedSummaries" if normalised else "Summaries",
         site=field(options.site, LONG),
@@ -133,7 +133,7 @@ def spelling(cell: UsageCell, options: APELOptions, family: str = "v0.2") -> Sum
         role=member.role,
         submit_host=submit_host(cell.endpoint_url, options),
         infrastructure=infrastructure(cell.endpoint_url),
-        benchmark_type=None if family == "v0.3" else benchmark.type,
+        benchmark_type=None if kind == "summaries-v03" else benchmark.type,
         benchmark_value=None if normalised else benchmark.value,
         node_count=cell.node_count,
         processors=cell.core_count,
@@ -173,17 +173,18 @@ def zero_summary(key: SummaryKey) -> Summary:
     return Summary(key, key, 0, 0, 0, 0, 0, None, None)
 
 
-def summary_record(summary: Summary, family: str = "v0.2", dialect: str = "server") -> str:
+def summary_record(summary: Summary, kind: str = "summaries", dialect: str = "server") -> str:
     """One summary record, its end included."""
     key = summary.spelling
-    is_normalised = family in _NORMALISED
+    is_normalised = kind in _NORMALISED
     # Seconds; in the seed's dialect of v0.3 hours, each rounded to the nearest.
-    unit = _HOUR_S if dialect == "seed" and family == "v0.3" else 1
+    unit = _HOUR_S if dialect == "seed" and kind == "summaries-v03" else 1
+    level = service_level(key.benchmark_type, key.benchmark_value, is_dictionary=kind == "summaries-v04")
     normalised: dict[str, object] = {}
     if is_normalised:
         normalised["NormalisedWallDuration"] = rounded(summary.normalised_wall, unit * _MILLION)
         normalised["NormalisedCpuDuration"] = rounded(summary.normalised_cpu, unit * _MILLION)
-    if family == "normalised-v0.4":
+    if kind == "normalised-v04":
         normalised = {name: f"{{{key.benchmark_type}: {value}}}" for name, value in normalised.items()}
     return record_text(
         [
@@ -196,7 +197,7 @@ def summary_record(summary: Summary, family: str = "v0.2", dialect: str = "serve
             ("VORole", key.role),
             ("SubmitHost", key.submit_host),
             ("Infrastructure" if is_normalised else "InfrastructureType", key.infrastructure),
-            *(() if is_normalised else service_level(key.benchmark_type, key.benchmark_value, family)),
+            *(() if is_normalised else level),
             # The tables have no default for these two: leaving them out rejects the whole message.
             ("NodeCount", key.node_count),
             ("Processors", key.processors),
@@ -233,11 +234,6 @@ def syncs(given: Iterable[tuple[SyncKey, int]]) -> list[Sync]:
         old = merged.get(key, Sync(key, spelling, 0))
         merged[key] = Sync(key, min(old.spelling, spelling, key=_order), old.jobs + jobs)
     return sorted(merged.values(), key=lambda sync: _order(sync.key))
-
-
-def zero_sync(key: SyncKey) -> Sync:
-    """A sync record that says there are no jobs (any more)."""
-    return Sync(key, key, 0)
 
 
 def sync_record(sync: Sync) -> str:
