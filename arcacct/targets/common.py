@@ -3,16 +3,41 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from datetime import date
 from enum import StrEnum
 from functools import lru_cache
 from hashlib import sha256
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from arcacct.config.values import LocalJobs
 from arcacct.records.batch_jobs import LOCAL
 from arcacct.records.model import AAR, is_domain_name
+
+_MOST_CHARACTERS = 1_000_000
+_CHARACTERS_OF_ENTRY = 100
+
+
+class Kept(dict[Any, Any]):
+    """
+    What was made, by the values that it was made of.
+
+    All is forgotten when these come to too many characters: who may name things at will does not fill the memory.
+    """
+
+    def __init__(self, make: Callable[[Any], Any]) -> None:
+        self._make = make
+        self._characters = 0
+
+    def __missing__(self, values: Any) -> Any:
+        part = self._make(values)
+        self._characters += _CHARACTERS_OF_ENTRY + len(repr(values))
+        if self._characters > _MOST_CHARACTERS:
+            self.clear()
+            self._characters = 0
+        self[values] = part
+        return part
+
 
 # Text in ASCII for receivers that read nothing else.
 #
@@ -82,7 +107,6 @@ _TABLE: dict[int, str | None] = {
 _FORBIDDEN = "[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]"
 
 _HOUR_S = 3600
-_MOST_HOURS = 20_000
 _TWO_DIGITS = tuple(f"{number:02d}" for number in range(60))
 _SECONDS = tuple(f"{minute}:{second}Z" for minute in _TWO_DIGITS for second in _TWO_DIGITS)
 _DAY_ZERO = date(1970, 1, 1).toordinal()
@@ -116,19 +140,13 @@ def hosts(names: Iterable[str]) -> list[str]:
     return [f'<Host urf:primary="true">{name}</Host>' if name == good[0] else f"<Host>{name}</Host>" for name in good]
 
 
-class _Hours(dict[int, str]):
-    """``YYYY-MM-DDThh:`` of those hours since 1970 that were asked for lately."""
-
-    def __missing__(self, number: int) -> str:
-        day, hour = divmod(number, 24)
-        text = f"{date.fromordinal(_DAY_ZERO + day).isoformat()}T{hour:02d}:"
-        if len(self) >= _MOST_HOURS:
-            self.clear()
-        self[number] = text
-        return text
+def _hour(number: int) -> str:
+    """``YYYY-MM-DDThh:`` of an hour since 1970."""
+    day, hour = divmod(number, 24)
+    return f"{date.fromordinal(_DAY_ZERO + day).isoformat()}T{hour:02d}:"
 
 
-_HOURS = _Hours()
+_HOURS = Kept(_hour)
 
 
 def iso_time(seconds: int) -> str:
@@ -138,7 +156,8 @@ def iso_time(seconds: int) -> str:
     The hour is remembered: jobs come in order of their end, and formatting dates was a third of a record's cost.
     Raises ValueError outside the years 1 to 9999.
     """
-    return _HOURS[seconds // _HOUR_S] + _SECONDS[seconds % _HOUR_S]
+    hour: str = _HOURS[seconds // _HOUR_S]
+    return hour + _SECONDS[seconds % _HOUR_S]
 
 
 now_time = lru_cache(maxsize=16)(iso_time)

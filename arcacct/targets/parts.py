@@ -17,15 +17,13 @@ from arcacct.publishing.ledger import Names
 from arcacct.publishing.plugin import Acceptance, RecordFormat, RenderedRecord
 from arcacct.records.model import AAR
 from arcacct.records.states import COMPLETED
-from arcacct.targets.common import EXACT, INT2, INT4
+from arcacct.targets.common import EXACT, INT2, INT4, Kept
 from arcacct.targets.verdicts import SMALLEST_WIDTH, changed, sound_hosts
 
 Options = TypeVar("Options")
 Plain = tuple[str, str | None, Names] | None
 """Key, authorisation group and names of a record that goes as it is; ``None`` of any other one."""
 
-_MOST_CHARACTERS = 1_000_000
-_CHARACTERS_OF_ENTRY = 100
 _NODES = ("node_names",)
 _LATEST = 2**37
 """Of times, in the year 6325: every receiver's calendar ends in 9999."""
@@ -37,27 +35,6 @@ SOUND = AAR(
     stage_in_bytes=0, stage_out_bytes=0, benchmark="HEPSPEC:1",
 )  # fmt: skip
 """A job that no receiver's rules find anything in: with other values in it these are judged."""
-
-
-class _Kept(dict[Any, Any]):
-    """
-    What was made, by the values that it was made of.
-
-    All is forgotten when these come to too many characters: who may name things at will does not fill the memory.
-    """
-
-    def __init__(self, make: Callable[[Any], Any]) -> None:
-        self._make = make
-        self._characters = 0
-
-    def __missing__(self, values: Any) -> Any:
-        part = self._make(values)
-        self._characters += _CHARACTERS_OF_ENTRY + len(repr(values))
-        if self._characters > _MOST_CHARACTERS:
-            self.clear()
-            self._characters = 0
-        self[values] = part
-        return part
 
 
 _ALONE = attrgetter(
@@ -95,78 +72,40 @@ def _alone_sound(aar: AAR, now: int) -> bool:
     )
 
 
-def _nodes_sound(aar: AAR) -> bool:
-    return sound_hosts(aar.node_names) == aar.node_names
-
-
-class FieldCache(Generic[Options]):
-    """The parts of one format's records, each made once for all jobs that have the same values of its names."""
-
-    def __init__(
-        self,
-        accept: Callable[[AAR, int], Acceptance],
-        makers: Mapping[Callable[[AAR, Options], Any], tuple[str, ...]],
-        options: Options,
-    ) -> None:
-        """``makers``, each with its names, are given a job that has nothing else of the one the part is for."""
-
-        def goes_as_it_is(aar: AAR) -> bool:
-            return accept(aar, aar.end_time) == Acceptance(aar)
-
-        def kept(make: Callable[[AAR, Options], Any], names: tuple[str, ...]) -> tuple[_Kept, _Kept]:
-            # Jobs on many nodes have seldom the same ones: by the one rule about these, at a fifth of the cost of all.
-            is_sound = _nodes_sound if names == _NODES else goes_as_it_is
-
-            def job(found: Any) -> AAR:
-                return changed(SOUND, **dict(zip(names, found if len(names) > 1 else (found,), strict=True)))
-
-            made = _Kept(lambda found: make(job(found), options))
-            return _Kept(lambda found: made[found] if is_sound(job(found)) else None), made
-
-        self._sound: list[tuple[_Kept, Callable[[AAR], Any]]] = []
-        self._made: list[tuple[_Kept, Callable[[AAR], Any]]] = []
-        for make, names in makers.items():
-            sound, made = kept(make, names)
-            self._sound.append((sound, attrgetter(*names)))
-            self._made.append((made, attrgetter(*names)))
-
-    def of(self, aar: AAR, now: int) -> list[Any] | None:
-        """
-        The parts of a record that plainly needs no repair, in the order of their makers.
-
-        ``None`` for an unusual record: a value that no other job has, or one for which the rules would note
-        something. Raises TypeError for what is no number where one should be.
-        """
-        if not _alone_sound(aar, now):
-            return None
-        parts = []
-        for sound, values_of in self._sound:
-            part = sound[values_of(aar)]
-            if part is None:
-                return None
-            parts.append(part)
-        return parts
-
-    def made(self, aar: AAR) -> list[Any]:
-        """The same of a record as it was accepted, whatever was noted of it. Raises what the makers raise."""
-        return [made[values_of(aar)] for made, values_of in self._made]
-
-
 _rendered: Callable[[Any], RenderedRecord] = partial(tuple.__new__, RenderedRecord)
 """Of all its values, at a third of the cost: there is one of every job."""
 
 
 class RecordOfParts(RecordFormat, Generic[Options]):
-    """A format whose records are written of parts, however a job was judged: at once by its parts, or by `accept`."""
+    """
+    A format whose records are written of parts, however a job was judged: at once by its parts, or by `accept`.
+
+    Each part is made once for all jobs that have the same values of its names.
+    """
 
     def __init__(self, options: Options, makers: Mapping[Callable[[AAR, Options], Any], tuple[str, ...]]) -> None:
-        """``makers``: as `FieldCache`."""
+        """``makers``, each with its names, are given a job that has nothing else of the one the part is for."""
         self.options = options
-        self._parts = FieldCache(self.accept, makers, options)
+        self._parts = [(attrgetter(*names), *self._kept(make, names)) for make, names in makers.items()]
 
-    @abstractmethod
-    def local_id(self, aar: AAR) -> str | None:
+    def _kept(self, make: Callable[[AAR, Options], Any], names: tuple[str, ...]) -> tuple[Kept, Kept]:
+        """One part of jobs that go as they are (of others ``None``), and of all jobs, by the values of its names."""
+
+        def job(found: Any) -> AAR:
+            return changed(SOUND, **dict(zip(names, found if len(names) > 1 else (found,), strict=True)))
+
+        def goes_as_it_is(aar: AAR) -> bool:
+            if names == _NODES:
+                # Jobs on many nodes have seldom the same ones: by the one rule about these, at a fifth of the cost.
+                return sound_hosts(aar.node_names) == aar.node_names
+            return self.accept(aar, aar.end_time) == Acceptance(aar)
+
+        made = Kept(lambda found: make(job(found), self.options))
+        return Kept(lambda found: made[found] if goes_as_it_is(job(found)) else None), made
+
+    def local_id(self, aar: AAR) -> str | None:  # noqa: ARG002  a format without it
         """The batch system's id as it is sent; ``None``: it is not."""
+        return None
 
     @abstractmethod
     def plain(self, aar: AAR, parts: Sequence[Any], local_id: str | None) -> Plain:
@@ -180,13 +119,22 @@ class RecordOfParts(RecordFormat, Generic[Options]):
     def written(self, aar: AAR, parts: Sequence[Any], local_id: str | None, now: int) -> str:
         """The text of a record, of its parts and what is the job's own; ``now``: when it is made, UTC seconds."""
 
+    def parts(self, aar: AAR) -> list[Any]:
+        """The parts of a record as it was accepted, whatever was noted of it. Raises what the makers raise."""
+        return [made[values_of(aar)] for values_of, _sound, made in self._parts]
+
     def text(self, aar: AAR, now: int) -> str:
-        return self.written(aar, self._parts.made(aar), self.local_id(aar), now)
+        return self.written(aar, self.parts(aar), self.local_id(aar), now)
 
     def rendered(self, aar: AAR, now: int) -> RenderedRecord | None:
-        parts = self._parts.of(aar, now)
-        if parts is None:
+        if not _alone_sound(aar, now):
             return None
+        parts = []
+        for values_of, sound, _made in self._parts:
+            part = sound[values_of(aar)]
+            if part is None:
+                return None
+            parts.append(part)
         local_id = self.local_id(aar)
         found = self.plain(aar, parts, local_id)
         if found is None:

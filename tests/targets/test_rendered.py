@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pathlib
 import tracemalloc
+from collections.abc import Sequence
 from typing import Any
 
 import arex_corpus as corpus
@@ -16,14 +17,15 @@ from record_texts import car, individual_job, record, usage_record
 from arcacct.benchmark import Benchmark
 from arcacct.config.values import LocalJobs
 from arcacct.publishing.batches import UNFORESEEN
-from arcacct.publishing.plugin import Acceptance, RecordFormat, RenderedRecord
+from arcacct.publishing.ledger import Names
+from arcacct.publishing.plugin import Acceptance, Envelope, RecordFormat, RenderedRecord
 from arcacct.records import reader
 from arcacct.records.model import AAR, VO, Transfer, VOs
 from arcacct.targets.apel.messages import APELOptions, ssm_text
 from arcacct.targets.apel.target import APELRecords
 from arcacct.targets.auditor.record import RecordOptions
 from arcacct.targets.auditor.target import AuditorRecords
-from arcacct.targets.parts import FieldCache
+from arcacct.targets.parts import Plain, RecordOfParts
 from arcacct.targets.sgas.target import UsageRecords
 from arcacct.targets.sgas.usage_record import UROptions
 
@@ -293,30 +295,56 @@ def test_jobs_of_real_arexes_go_at_once(name: str, tmp_path: pathlib.Path) -> No
     assert None not in found
 
 
+class Queues(RecordOfParts[list[str | None]]):
+    """Records that have the queue alone; the options are told which of them were made."""
+
+    envelope = Envelope("queues", "", "", "\n")
+
+    def __init__(self, made: list[str | None], *notes: str) -> None:
+        self._notes = notes
+        super().__init__(made, {self._queue: ("queue",)})
+
+    @staticmethod
+    def _queue(aar: AAR, made: list[str | None]) -> str:
+        made.append(aar.queue and aar.queue[:7])
+        return str(aar.queue)
+
+    def accept(self, aar: AAR, now: int) -> Acceptance:
+        return Acceptance(aar, self._notes)
+
+    def plain(self, aar: AAR, parts: Sequence[Any], local_id: str | None) -> Plain:
+        return aar.job_id, None, ()
+
+    def written(self, aar: AAR, parts: Sequence[Any], local_id: str | None, now: int) -> str:
+        return f"{parts[0]}\n"
+
+    def key(self, aar: AAR) -> str:
+        return aar.job_id
+
+    def names(self, aar: AAR) -> Names:
+        return ()
+
+
 def test_jobs_of_which_something_is_noted_share_parts() -> None:
     """A site whose jobs all have something to be noted has their parts made once, too."""
     made: list[str | None] = []
-    parts = FieldCache(
-        lambda aar, _now: Acceptance(aar, ("no user",)),
-        {lambda aar, _options: made.append(aar.queue): ("queue",)},
-        None,
-    )
+    records = Queues(made, "no user")
 
     for number in range(100):
         aar = JOB._replace(job_id=f"{number}", queue=f"queue {number % 2}")
-        assert parts.of(aar, NOW) is None
-        parts.made(aar)
+        assert records.rendered(aar, NOW) is None
+        assert records.text(aar, NOW) == f"{aar.queue}\n"
 
     assert made == ["queue 0", "queue 1"]
 
 
 def test_names_at_will_do_not_fill_the_memory() -> None:
     """Who calls the queue something else in each of 2,000 jobs, by 20,000 characters, leaves no trace of most."""
-    parts = FieldCache(lambda aar, _now: Acceptance(aar), {lambda aar, _options: aar.queue: ("queue",)}, None)
+    records = Queues([])
     tracemalloc.start()
     try:
         for number in range(2000):
-            assert parts.of(JOB._replace(queue=f"{number}{'x' * 20_000}"), NOW)
+            assert records.rendered(JOB._replace(queue=f"{number}{'x' * 20_000}"), NOW)
         kept, _peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()

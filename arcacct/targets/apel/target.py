@@ -96,7 +96,7 @@ class APELRecords(RecordOfParts[APELOptions]):
         return self._key(self.local_id(aar), aar.end_time)
 
     def names(self, aar: AAR) -> Names:
-        return self._names(aar, self._parts.made(aar))
+        return self._names(aar, self.parts(aar))
 
     def site_of(self, key: str) -> str:
         site: str = json.loads(key)[0]

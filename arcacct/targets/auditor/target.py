@@ -41,9 +41,6 @@ class AuditorRecords(RecordOfParts[RecordOptions]):
     def accept(self, aar: AAR, now: int) -> Acceptance:
         return accept(aar, self.options, now)
 
-    def local_id(self, aar: AAR) -> None:  # noqa: ARG002  a record has none
-        return None
-
     def plain(self, aar: AAR, parts: Sequence[Any], local_id: str | None) -> Plain:  # noqa: ARG002  it has none
         where: record.Where = parts[0]
         key = where.id_head + aar.job_id

@@ -76,8 +76,7 @@ class UsageRecords(RecordOfParts[UROptions]):
 
     def replacement(self, aar: AAR, now: int, digest: bytes) -> str:
         other_id = f"{aar.job_id}#{digest.hex()[:_SUFFIX_DIGITS]}"
-        parts = self._parts.made(aar)
-        return usage_record.written(aar, parts, self.local_id(aar), now_time(now), self.options, other_id)
+        return usage_record.written(aar, self.parts(aar), self.local_id(aar), now_time(now), self.options, other_id)
 
 
 class SGASPlugin(TargetPlugin):
