@@ -321,7 +321,7 @@ def _read_diag(facts: StateChange, usage: Usage, content: bytes, gate: InputLimi
     total = numbers.get("maxtotalmemory") or numbers.get("averagetotalmemory", 0)
     # The virtual size was not measured: A-REX repeats the resident size.
     usage.virtual_memory_kib = total or usage.memory_kib
-    usage.cpu_count = numbers.get("processors") or len(several["nodename"]) or 1
+    usage.core_count = numbers.get("processors") or len(several["nodename"]) or 1
 
 
 def measurements(diag: bytes) -> dict[str, int]:

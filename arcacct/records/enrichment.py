@@ -11,8 +11,8 @@ from arcacct.records import batch_systems
 from arcacct.records.batch_systems import BATCH_SYSTEMS
 from arcacct.records.holds import judge
 from arcacct.records.reader import unescaped
-from arcacct.records.recorder import escaped, event_time
-from arcacct.records.row_mapping import COLUMNS, INFO_FIELDS, INFO_KEYS, NOTHING_TOLD, NUMBERS, Numbers
+from arcacct.records.recorder import INFO_KEYS, escaped, event_time
+from arcacct.records.row_mapping import COLUMNS, INFO_FIELDS, NOTHING_TOLD, NUMBERS, Numbers
 from arcacct.records.states import DERIVED, MEASURED, UNKNOWN
 
 # One table with the sources that may give each value of a job, the strongest first.

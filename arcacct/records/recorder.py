@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import calendar
 import time
+from collections import Counter
 from collections.abc import Container, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from datetime import datetime
+from operator import attrgetter
 from typing import Any
 
 from arcacct.database.connection import Connection
@@ -35,9 +37,12 @@ from arcacct.records.states import (
 _ESCAPES = str.maketrans({"'": "%27", "#": "%23", "%": "%25", "\r": "%0d", "\n": "%0a", "\b": "%08", "\0": "%00"})
 
 USAGE_COLUMNS = (
-    "LocalJobID, ExitCode, EndTime, NodeCount, CPUCount, UsedMemory, UsedVirtMem, UsedWalltime,"
+    "LocalJobID, EndTime, ExitCode, NodeCount, CPUCount, UsedMemory, UsedVirtMem, UsedWalltime,"
     " UsedCPUUserTime, UsedCPUKernelTime, UsedScratch, StageInVolume, StageOutVolume"
 )
+_FIELDS = tuple(one.name for one in fields(Usage)[1:13])
+"""The fields of `Usage` for these columns after the first, in their order."""
+_numbers_of = attrgetter(*_FIELDS)
 _SAME_S = 5
 """Seconds. Two reports of one state within this time are the same event: no job returns to a state so soon."""
 _UPDATE_USAGE = (
@@ -53,7 +58,7 @@ _INSERT_RECORD = (
     f"{_INSERT} INTO AAR (RecordID, JobID, SubmitTime, EndpointID, QueueID, UserID, VOID, StatusID,"
     f" {USAGE_COLUMNS}) VALUES (?{', ?' * 20})"
 )
-NOTHING_USED = ("", 1, 0, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0)
+_NOTHING_USED = ("", *_numbers_of(Usage()))
 """The values that A-REX writes at ACCEPTED."""
 _REMEMBER = (
     "INSERT INTO StatusFiles (RecordID, State, EventNs, Size, MTimeNs, CTimeNs) VALUES (?, ?, ?, ?, ?, ?)"
@@ -71,6 +76,18 @@ CHILDREN = {
     "JobExtraInfo": ("InfoKey", "InfoValue"),
 }
 """The columns of the tables that have several rows for a record."""
+INFO_KEYS = {
+    "benchmark": "benchmark",
+    "client_host": "clienthost",
+    "job_name": "jobname",
+    "local_user": "localuser",
+    "lrms": "lrms",
+    "node_names": "nodenames",
+    "project": "projectname",
+    "system_software": "systemsoftware",
+    "wn_instance": "wninstance",
+}
+"""JobExtraInfo.InfoKey of the fields of a `Job` that are kept there, in the order of the keys."""
 
 _SET_AUTH_GROUPS = "INSERT OR REPLACE INTO AuthGroups (RecordID, Names) VALUES (?, ?)"
 _NO_AUTH_GROUPS = "DELETE FROM AuthGroups WHERE RecordID = ? AND ? = ''"
@@ -248,7 +265,7 @@ def remember_status_file(con: Connection, job_id: str, status: StatusFile) -> No
 
 def _known(con: Connection, job_id: str) -> RecordedJob | None:
     row = con.execute(
-        "SELECT AAR.RecordID, EndTime, Status.Name, State, EventNs,"
+        "SELECT AAR.RecordID, EndTime, Status.Name, State, ifnull(EventNs, 0),"
         " EXISTS (SELECT 1 FROM TruncationNotes WHERE TruncationNotes.RecordID = AAR.RecordID),"
         " EXISTS (SELECT 1 FROM RecordHolds WHERE RecordHolds.RecordID = AAR.RecordID), LocalJobID, Names,"
         " Interface, URL, Queues.Name, Users.Name, WLCGVOs.Name, SubmitTime FROM AAR"
@@ -259,21 +276,7 @@ def _known(con: Connection, job_id: str) -> RecordedJob | None:
         " LEFT JOIN AuthGroups ON AuthGroups.RecordID = AAR.RecordID WHERE JobID = ?",
         (escaped(job_id),),
     ).fetchone()
-    if row is None:
-        return None
-    record_id, end_time, status, state, event_ns, has_notes, has_hold, local_job_id, auth_groups, *owner = row
-    return RecordedJob(
-        record_id=record_id,
-        end_time=end_time,
-        status=status,
-        state=state,
-        event_ns=event_ns or 0,
-        has_notes=bool(has_notes),
-        has_hold=bool(has_hold),
-        local_job_id=local_job_id,
-        auth_groups=auth_groups,
-        owner=tuple(owner),
-    )
+    return None if row is None else RecordedJob(*(*row[:9], row[9:]))
 
 
 def _of_this_run(known: RecordedJob, facts: StateChange, *, present: bool) -> tuple[Usage | None, bool]:
@@ -328,7 +331,7 @@ def _insert(con: Connection, jobs: list[tuple[StateChange, bool]]) -> None:
 def _insert_beside(con: Connection, record_id: int, facts: StateChange) -> None:
     """Insert the rows that few records have, in arcacct's own tables."""
     if facts.auth_groups:
-        con.execute(_SET_AUTH_GROUPS, (record_id, _auth_groups(facts)))
+        con.execute(_SET_AUTH_GROUPS, (record_id, " ".join(facts.auth_groups)))
     if facts.notes:
         _add_notes(con, record_id, facts)
     if facts.usage is not None and facts.usage.unknown:
@@ -382,13 +385,9 @@ def _correct_owner(con: Connection, known: RecordedJob, facts: StateChange, *, l
         is_new = not _is_part(tokens, have) and (better or _is_part(have, tokens))
     if is_new:
         set_children(con, known.record_id, "AuthTokenAttributes", tokens)
-    auth_groups = _auth_groups(facts)
+    auth_groups = " ".join(facts.auth_groups)
     if better and auth_groups != (known.auth_groups or ""):
         con.execute(_SET_AUTH_GROUPS if auth_groups else _NO_AUTH_GROUPS, (known.record_id, auth_groups))
-
-
-def _auth_groups(facts: StateChange) -> str:
-    return " ".join(facts.auth_groups)
 
 
 def _merged(first: tuple[Any, ...], second: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -472,24 +471,7 @@ def _final_children(facts: StateChange) -> tuple[tuple[str, list[tuple[object, .
 
 def _used(facts: StateChange) -> tuple[object, ...]:
     """Return the values of `USAGE_COLUMNS`."""
-    usage = facts.usage
-    if usage is None:
-        return NOTHING_USED
-    return (
-        escaped(facts.local_job_id),
-        usage.exit_code,
-        usage.end_time,
-        usage.node_count,
-        usage.cpu_count,
-        usage.memory_kib,
-        usage.virtual_memory_kib,
-        usage.wall_s,
-        usage.cpu_user_s,
-        usage.cpu_kernel_s,
-        usage.scratch_bytes,
-        usage.stage_in_bytes,
-        usage.stage_out_bytes,
-    )
+    return _NOTHING_USED if facts.usage is None else (escaped(facts.local_job_id), *_numbers_of(facts.usage))
 
 
 def _hold(
@@ -500,7 +482,7 @@ def _hold(
 
     ``used``: the values of `USAGE_COLUMNS`.
     """
-    _local_job_id, _exit_code, end, nodes, cores, _memory, _virtual, wall_s, user_s, kernel_s = used[:10]
+    _local_job_id, end, _exit_code, nodes, cores, _memory, _virtual, wall_s, user_s, kernel_s = used[:10]
     start = 0 if submit_time else dict(facts.events).get("LRMSSTART", 0)
     benchmark = facts.extra.get("benchmark")
     if not wall_s and facts.usage is not None and "wall_s" in facts.usage.unknown:
@@ -598,18 +580,15 @@ def set_children(con: Connection, record_id: int, table: str, rows: list[tuple[o
     (v1 has no unique index on them, and each needless write would log the record as changed.)
     """
     names = ", ".join(CHILDREN[table])
-    missing: dict[tuple[object, ...], int] = {}
-    for row in rows:
-        missing[row] = missing.get(row, 0) + 1
+    missing = Counter(rows)
     query = f"SELECT rowid, {names} FROM {table} WHERE RecordID = ? ORDER BY rowid"
     for rowid, *found in con.execute(query, (record_id,)).fetchall():
         key = tuple(found)
-        if missing.get(key, 0):
+        if missing[key]:
             missing[key] -= 1
         else:
             con.execute(f"DELETE FROM {table} WHERE rowid = ?", (rowid,))
-    lacking = [key for key, count in missing.items() for _ in range(count)]
-    if lacking:
+    if lacking := [*missing.elements()]:
         con.executemany(_insert_child(table), [(record_id, *key) for key in lacking])
 
 
@@ -627,20 +606,6 @@ def _identity(facts: StateChange, *, settled: bool) -> tuple[object, ...]:
 # Files that are read again after other sources than A-REX have added values to the job.
 
 
-_FILLED_IN = (
-    *("", "exit_code", "", "node_count", "core_count", "memory_kib", "virtual_memory_kib", "wall_s"),
-    *("cpu_user_s", "cpu_kernel_s"),
-)
-"""The fields of USAGE_COLUMNS, in their order, that other sources may fill in ..."""
-_EXTRA_FILLED_IN = {
-    "nodenames": "node_names",
-    "projectname": "project",
-    "systemsoftware": "system_software",
-    "wninstance": "wn_instance",
-}
-"""... and those of JobExtraInfo."""
-
-
 def keep_filled_in(
     con: Connection, record_id: int, facts: StateChange, used: list[object], others: dict[str, str]
 ) -> None:
@@ -649,17 +614,17 @@ def keep_filled_in(
 
     ``used``: the values of USAGE_COLUMNS after the first; changed in place. ``others``: sources by field.
     """
-    have = con.execute(f"SELECT {USAGE_COLUMNS} FROM AAR WHERE RecordID = ?", (record_id,)).fetchone()
-    told = {field for key, field in _EXTRA_FILLED_IN.items() if facts.extra.get(key)}
+    _local_job_id, *have = con.execute(f"SELECT {USAGE_COLUMNS} FROM AAR WHERE RecordID = ?", (record_id,)).fetchone()
+    told = {field for field, key in INFO_KEYS.items() if field != "benchmark" and facts.extra.get(key)}
     if any(facts.benchmarks) and others.get("benchmark") != "features":
         told.add("benchmark")
     if facts.usage is not None:
         # Also a measured 0.
         told |= {one for one in MEASURED if others.get(one) in UNMEASURED and one not in facts.usage.unknown}
-    for place, field in enumerate(_FILLED_IN[1:], 1):
-        if used[place - 1] != NOTHING_USED[place]:
+    for place, (field, value, nothing) in enumerate(zip(_FIELDS, used, _NOTHING_USED[1:], strict=True)):
+        if value != nothing:
             told.add(field)
         elif field in others and field not in told:
-            used[place - 1] = have[place]
+            used[place] = have[place]
     gone = [(record_id, field) for field in others if field in told]
     con.executemany("DELETE FROM FieldSources WHERE (RecordID, Field) = (?, ?)", gone)

@@ -12,7 +12,7 @@ from arcacct.database.connection import Connection, DataError, OperationalError
 from arcacct.database.query import Foreign
 from arcacct.records.model import Job
 from arcacct.records.reader import one_state, transfer_of, unescaped
-from arcacct.records.recorder import CHILDREN, escaped, event_time
+from arcacct.records.recorder import CHILDREN, INFO_KEYS, escaped, event_time
 from arcacct.records.states import TRANSFER_KINDS
 
 # Read the records of an open database of A-REX, of ARC 6 or ARC 7, page by page, each in one short transaction.
@@ -198,28 +198,11 @@ def _read_texts(con: Connection, version: int, condition: str, values: tuple[int
 
 
 def _arex_rows(row: tuple[Any, ...], children: Mapping[str, Mapping[Any, Sequence[Any]]]) -> ArexRows:
-    record_id, *texts = row[: -len(Numbers._fields)]
-    job_id, local_job_id, interface, url, queue, user_dn, vo, status = _names(tuple(texts[:8]))
-    fqan, benchmark = map(_text, texts[8:])
-    return ArexRows(
-        record_id=record_id,
-        job_id=job_id,
-        local_job_id=local_job_id,
-        interface=interface,
-        url=url,
-        queue=queue,
-        user_dn=user_dn,
-        vo=vo,
-        status=status,
-        numbers=_numbers(row[-len(Numbers._fields) :]),
-        fqan=fqan,
-        benchmark=benchmark,
-        auth_tokens=_texts(children["AuthTokenAttributes"].get(record_id, ())),
-        rtes=_texts(children["RunTimeEnvironments"].get(record_id, ())),
-        transfers=children["DataTransfers"].get(record_id, ()),
-        extra=_texts(children["JobExtraInfo"].get(record_id, ())),
-        events=[(str(key), str(when)) for key, when in children["JobEvents"].get(record_id, ())],
-    )
+    texts, numbers = row[1 : -len(Numbers._fields)], row[-len(Numbers._fields) :]
+    tokens, events, rtes, transfers, extra = (children[table].get(row[0], ()) for table in CHILDREN)
+    own = (row[0], *_names(texts[:8]), _numbers(numbers), *map(_text, texts[8:]))
+    events = [(str(key), str(when)) for key, when in events]
+    return ArexRows._make((*own, _texts(tokens), _texts(rtes), transfers, _texts(extra), events, None))
 
 
 # SQLite may store any type in any column, but this is rare: so the types of all values are checked at once.
@@ -329,18 +312,6 @@ def statuses_of(con: Connection, record_ids: Sequence[int]) -> dict[int, str]:
 # Unknown values are stored as A-REX writes them: 0, one node, one core, exit code 1.
 
 
-INFO_KEYS = {
-    "benchmark": "benchmark",
-    "client_host": "clienthost",
-    "job_name": "jobname",
-    "local_user": "localuser",
-    "lrms": "lrms",
-    "node_names": "nodenames",
-    "project": "projectname",
-    "system_software": "systemsoftware",
-    "wn_instance": "wninstance",
-}
-"""JobExtraInfo.InfoKey of the fields of a `Job` that are kept there, in the order of the keys."""
 NOTHING_TOLD = Numbers._make((1, 0, 0, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0))
 INFO_FIELDS = {key: field for field, key in INFO_KEYS.items()}
 _TEXTS = ("job_id", "local_job_id", "endpoint_type", "endpoint_url", "queue", "user_dn", "vo")

@@ -71,7 +71,7 @@ class Usage:
     end_time: int = 0
     exit_code: int = 1
     node_count: int = 1
-    cpu_count: int = 1
+    core_count: int = 1
     memory_kib: int = 0
     virtual_memory_kib: int = 0
     wall_s: int = 0

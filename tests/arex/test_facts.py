@@ -135,10 +135,10 @@ def test_only_a_finished_job_has_usage() -> None:
         pytest.param([b"MaxResidentMemory=9kB"], "virtual_memory_kib", 9, id="no virtual size: the resident one"),
         pytest.param([b"MaxResidentMemory=9kB", b"MaxTotalMemory=20kB"], "virtual_memory_kib", 20, id="virtual size"),
         pytest.param([b"AverageTotalMemory=20kB"], "virtual_memory_kib", 20, id="average virtual size"),
-        pytest.param([b"Processors=8", b"nodename=a"], "cpu_count", 8, id="processors"),
-        pytest.param([b"nodename=a", b"nodename=b", b"nodename=b"], "cpu_count", 3, id="no processors: nodenames"),
-        pytest.param([b"Processors=0", b"nodename=a", b"nodename=a"], "cpu_count", 2, id="processors 0 is none"),
-        pytest.param([], "cpu_count", 1, id="neither: 1"),
+        pytest.param([b"Processors=8", b"nodename=a"], "core_count", 8, id="processors"),
+        pytest.param([b"nodename=a", b"nodename=b", b"nodename=b"], "core_count", 3, id="no processors: nodenames"),
+        pytest.param([b"Processors=0", b"nodename=a", b"nodename=a"], "core_count", 2, id="processors 0 is none"),
+        pytest.param([], "core_count", 1, id="neither: 1"),
         pytest.param([b"nodename=a", b"nodename=b", b"nodename=b"], "node_count", 2, id="distinct nodes"),
         pytest.param([b"Nodecount=9", b"nodename=a"], "node_count", 1, id="Nodecount is ignored"),
         pytest.param([], "node_count", 1, id="no node: 1"),
@@ -192,7 +192,7 @@ def test_a_job_that_never_ran(diag: bytes | None) -> None:
     usage = facts.usage
 
     assert usage is not None
-    assert (usage.exit_code, usage.node_count, usage.cpu_count, usage.wall_s, usage.memory_kib) == (1, 1, 1, 0, 0)
+    assert (usage.exit_code, usage.node_count, usage.core_count, usage.wall_s, usage.memory_kib) == (1, 1, 1, 0, 0)
     assert facts.extra["benchmark"] == BENCHMARK
     assert "nodenames" not in facts.extra
 

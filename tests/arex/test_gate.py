@@ -218,7 +218,7 @@ def test_counts_are_of_all_nodes() -> None:
     facts = facts_of(diag=b"".join(b"nodename=n%d\n" % n for n in range(9000)))
 
     assert facts.usage is not None
-    assert (facts.usage.node_count, facts.usage.cpu_count) == (9000, 9000)
+    assert (facts.usage.node_count, facts.usage.core_count) == (9000, 9000)
     assert facts.extra["nodenames"].endswith(":n2914")
 
 

@@ -69,7 +69,7 @@ def _cpu(facts: StateChange, user_s: int, kernel_s: int = 0) -> None:
 def _unknown_wall(facts: StateChange) -> None:
     life_s = facts.usage.end_time - facts.submit_time
     _wall(facts, 0)
-    _cpu(facts, 47 * life_s * facts.usage.cpu_count)
+    _cpu(facts, 47 * life_s * facts.usage.core_count)
 
 
 LIES_BY_WAY: dict[str, tuple[str, Callable[[StateChange], None]]] = {
@@ -79,11 +79,11 @@ LIES_BY_WAY: dict[str, tuple[str, Callable[[StateChange], None]]] = {
     "a terasecond of CPU": ("out-of-range", lambda facts: _cpu(facts, 10**12)),
     "CPU of others": (
         "cpu-beyond-cores",
-        lambda facts: _cpu(facts, 47 * facts.usage.wall_s * facts.usage.cpu_count),
+        lambda facts: _cpu(facts, 47 * facts.usage.wall_s * facts.usage.core_count),
     ),
     "kernel time": ("out-of-range", lambda facts: _cpu(facts, 1, 2**31)),
     "CPU without a wall time": ("cpu-beyond-cores", _unknown_wall),
-    "NO_VAL cores": ("cores-impossible", lambda facts: setattr(facts.usage, "cpu_count", 4_294_967_294)),
+    "NO_VAL cores": ("cores-impossible", lambda facts: setattr(facts.usage, "core_count", 4_294_967_294)),
     "INFINITE nodes": ("nodes-impossible", lambda facts: setattr(facts.usage, "node_count", 4_294_967_295)),
     "benchmark of a machine": ("benchmark-impossible", lambda facts: facts.extra.update(benchmark="HEPscore23:1500")),
     "end before submission": (
@@ -137,7 +137,7 @@ def whole(facts: StateChange) -> WholeJob:
         vo=facts.vo,
         exit_code=usage.exit_code,
         node_count=usage.node_count,
-        core_count=usage.cpu_count,
+        core_count=usage.core_count,
         wall_s=usage.wall_s,
         cpu_user_s=usage.cpu_user_s,
         cpu_kernel_s=usage.cpu_kernel_s,

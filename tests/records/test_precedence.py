@@ -28,7 +28,8 @@ from arcacct.records.enrichment import (
     present,
 )
 from arcacct.records.model import Job
-from arcacct.records.row_mapping import COLUMNS, INFO_KEYS, Numbers
+from arcacct.records.recorder import INFO_KEYS
+from arcacct.records.row_mapping import COLUMNS, Numbers
 from arcacct.records.states import StateChange, Usage
 from arcacct.records.writer import JobWriter
 from arcacct.sources.features.collect import take_features
@@ -75,10 +76,9 @@ def record(con: sqlite3.Connection, told: dict[str, int | str]) -> None:
     facts.default_benchmark = facts.extra["benchmark"] = SITE_BENCHMARK
     usage = facts.usage = Usage()
     usage.end_time = END
-    attributes = {"core_count": "cpu_count"}
     for field, one in told.items():
         if field in COLUMNS:
-            setattr(usage, attributes.get(field, field), one)
+            setattr(usage, field, one)
         else:
             facts.extra[INFO_KEYS[field]] = str(one)
             facts.benchmarks = (str(one),) * 2 if field == "benchmark" else ()

@@ -151,5 +151,5 @@ def change(job_id: str, state: str, ended_s: int) -> StateChange:
     if state == "FINISHED":
         usage = facts.usage = Usage()
         usage.status, usage.end_time, usage.exit_code = "completed", ended_s, 0
-        usage.wall_s, usage.cpu_user_s, usage.node_count, usage.cpu_count = 60, 50, 1, 1
+        usage.wall_s, usage.cpu_user_s, usage.node_count, usage.core_count = 60, 50, 1, 1
     return facts

@@ -107,7 +107,7 @@ def facts_of(job: Job) -> StateChange:
     usage = facts.usage = Usage()
     usage.status, usage.end_time, usage.exit_code = job.status, job.end_time, 0
     usage.wall_s, usage.cpu_user_s = job.wall_s, job.cpu_s
-    usage.node_count, usage.cpu_count = job.nodes, job.cores
+    usage.node_count, usage.core_count = job.nodes, job.cores
     if not job.is_measured:
         usage.unknown = MEASURED
     if job.ran is not None:
