@@ -204,44 +204,39 @@ class Ended(NamedTuple):
 
 def usage_ended_between(con: Connection, ended_from: int, ended_before: float) -> Iterator[list[Ended]]:
     """Do the same as `ended_between` at a tenth of the cost: read only the values of `Ended`."""
-    position = (ended_from, 0)
     measured = ", ".join(
         f"CASE Hold.{column} WHEN {UNKNOWN_NUMBER} THEN 0 ELSE coalesce(Hold.{column}, AAR.{column}) END"
         for column in ("UsedWalltime", "UsedCPUUserTime", "UsedCPUKernelTime")
     )
-    while True:
-        # The plus keeps SQLite on the index of EndTime.
-        found = con.execute(
-            f"SELECT EndTime, AAR.RecordID, JobID, WLCGVOs.Name, {measured} FROM AAR"
-            f" LEFT JOIN WLCGVOs ON WLCGVOs.ID = VOID JOIN Status ON Status.ID = +StatusID {_HOLD}"
-            " WHERE (EndTime, AAR.RecordID) > (?, ?) AND EndTime >= ? AND EndTime < ?"
-            f" AND {_PUBLISHABLE} ORDER BY EndTime, AAR.RecordID LIMIT ?",
-            (*position, ended_from, ended_before, PAGE_RECORDS),
-        ).fetchall()
-        if not found:
-            return
+    names = f"LEFT JOIN WLCGVOs ON WLCGVOs.ID = VOID JOIN Status ON Status.ID = StatusID {_HOLD}"
+    columns = f"AAR.RecordID, JobID, WLCGVOs.Name, {measured}"
+    for rows in _ended_between(con, columns, names, ended_from, ended_before):
         page = []
-        for end_time, record_id, job_id, vo, *durations in found:
-            used: list[Any] = durations if _PLAIN.issuperset(map(type, durations)) else [*map(_plain, durations)]
+        for end_time, record_id, job_id, vo, *durations in rows:
+            used: list[Any] = durations if _are_whole(durations) else [*map(_plain, durations)]
             page.append(Ended(record_id, unescaped(job_id), end_time, unescaped_name(vo), used[0], used[1] + used[2]))
         yield page
-        position = found[-1][:2]
 
 
 def ended_between(con: Connection, ended_from: int, ended_before: float) -> Iterator[list[AAR]]:
     """Yield pages of the publishable records with ``ended_from <= EndTime < ended_before`` (UTC seconds), by end."""
-    position = (ended_from, 0)
-    while True:
-        # The plus keeps SQLite on the index of EndTime: the one of StatusID would walk the whole table.
-        rows = con.execute(
-            f"SELECT EndTime, {_RECORD} FROM AAR {_NAMES.replace('= StatusID', '= +StatusID')}"
-            " WHERE (EndTime, AAR.RecordID) > (?, ?) AND EndTime >= ? AND EndTime < ?"
-            f" AND {_PUBLISHABLE} ORDER BY EndTime, AAR.RecordID LIMIT ?",
-            (*position, ended_from, ended_before, PAGE_RECORDS),
-        ).fetchall()
-        if not rows:
-            return
+    for rows in _ended_between(con, _RECORD, _NAMES, ended_from, ended_before):
         yield [_aar_of(row[1:]) for row in rows]
+
+
+def _ended_between(
+    con: Connection, columns: str, names: str, ended_from: int, ended_before: float
+) -> Iterator[list[tuple[Any, ...]]]:
+    """Yield pages of rows of the publishable records, by end: the end before ``columns``, which begin with RecordID."""
+    # The plus keeps SQLite on the index of EndTime: the one of StatusID would walk the whole table.
+    query = (
+        f"SELECT EndTime, {columns} FROM AAR {names.replace('= StatusID', '= +StatusID')}"
+        " WHERE (EndTime, AAR.RecordID) > (?, ?) AND EndTime >= ? AND EndTime < ?"
+        f" AND {_PUBLISHABLE} ORDER BY EndTime, AAR.RecordID LIMIT {PAGE_RECORDS}"
+    )
+    position = (ended_from, 0)
+    while rows := con.execute(query, (*position, ended_from, ended_before)).fetchall():
+        yield rows
         position = rows[-1][:2]
 
 
@@ -414,9 +409,6 @@ def unescaped_name(text: object) -> str | None:
 def auth_groups_of(names: str) -> tuple[str, ...]:
     """Split the stored text of authgroups."""
     return tuple(names.split())
-
-
-_PLAIN = {int, str}
 
 
 def _plain(value: object) -> object:
@@ -618,7 +610,11 @@ def find_job(con: Connection, text: str) -> FoundJob:
         raise InputError(
             f"{text or repr(text)}: no such job; give its id, its id in the batch system or the beginning of its id"
         )
-    return _only(found, text)
+    if len(found) > 1:
+        names = ", ".join(one.job_id for one in found[:_MOST_NAMED])
+        more = ", ..." if len(found) > _MOST_NAMED else ""
+        raise InputError(f"{text}: several jobs: {names}{more}; give the whole id")
+    return found[0]
 
 
 def has_job(con: Connection, text: str) -> bool:
@@ -631,25 +627,12 @@ def _jobs(con: Connection, text: str) -> list[FoundJob]:
     if not text:
         # Jobs without a local ID have an empty one.
         return []
-    whole = escaped(text)
-    return (
-        _rows(con, "JobID = ?", (whole,))
-        or _rows(con, "LocalJobID = ?", (whole,))
-        # A range instead of LIKE: it uses the index and has no wildcards.
-        or _rows(con, "JobID >= ? AND JobID < ?", (whole, whole + "\U0010ffff"))
-    )
-
-
-def _rows(con: Connection, condition: str, values: tuple[str, ...]) -> list[FoundJob]:
-    rows = con.execute(
-        f"SELECT RecordID, JobID FROM AAR WHERE {condition} ORDER BY RecordID DESC LIMIT {_MOST_NAMED + 1}", values
-    )
-    return [FoundJob(record_id, unescaped(job_id)) for record_id, job_id in rows]
-
-
-def _only(found: list[FoundJob], text: str) -> FoundJob:
-    if len(found) == 1:
-        return found[0]
-    names = ", ".join(one.job_id for one in found[:_MOST_NAMED])
-    more = ", ..." if len(found) > _MOST_NAMED else ""
-    raise InputError(f"{text}: several jobs: {names}{more}; give the whole id")
+    # A range instead of LIKE: it uses the index and has no wildcards.
+    for condition in ("JobID = :text", "LocalJobID = :text", "JobID >= :text AND JobID < :text || char(0x10ffff)"):
+        rows = con.execute(
+            f"SELECT RecordID, JobID FROM AAR WHERE {condition} ORDER BY RecordID DESC LIMIT {_MOST_NAMED + 1}",
+            {"text": escaped(text)},
+        ).fetchall()
+        if rows:
+            return [FoundJob(record_id, unescaped(job_id)) for record_id, job_id in rows]
+    return []
