@@ -7,7 +7,7 @@ from abc import abstractmethod
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Generic, NamedTuple, Protocol, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from arcacct.causes import Causes
 from arcacct.config.paths import Places
@@ -173,23 +173,12 @@ class ImportRun:
 
 N = TypeVar("N")
 """The key of a job within a source."""
-ToldT = TypeVar("ToldT", bound="ParsedJob")
 
 _CACHE_KIB = 16 * 1024
 """A job is written to about twenty indexes: their pages should stay in the cache during a large import."""
 POLL_S = 2.0
 """Batch systems append every few seconds: Grid Engine every 15 s (accounting_flush_time)."""
 _PAGE = 500
-_MOST_TOLD = 4 * 1024 * 1024
-"""Characters or bytes of jobs that are collected for one slice."""
-
-
-class ParsedJob(Protocol):
-    """One job of an output, as a source reads it."""
-
-    @property
-    def content(self) -> str | bytes:
-        """Its part of the output."""
 
 
 class BatchSite(NamedTuple):
@@ -391,40 +380,6 @@ class BatchImport(ImportRun, Generic[N]):
                 finished = self._so_far()
                 self.finish()
 
-    def _take_output(
-        self,
-        name: str,
-        told: Callable[[], Iterable[ToldT]],
-        take_slice: Callable[[Sequence[ToldT]], None],
-        refuse: Callable[[ToldT, Fault], None],
-    ) -> bool:
-        """
-        Import an output of any length in slices; a slice that fails is repeated in halves, until the bad job is found.
-
-        Returns whether the output was read to its end; `told` raises InputError where that is impossible.
-        """
-        if name in self._quarantine.files_to_read():
-            with writing(self._con, self._here):
-                self._quarantine.anew(name)
-        wait: list[ToldT] = []
-        size = 0
-        complaint = ""
-        try:
-            for one in told():
-                wait.append(one)
-                size += len(one.content)
-                if len(wait) >= self._slice or size > _MOST_TOLD:
-                    self._in_halves(wait, take_slice, refuse)
-                    wait, size = [], 0
-        except InputError as error:
-            # An error of a program names it already.
-            complaint = str(error) if str(error).startswith(f"{name}: ") else f"{name}: {error}"
-        if wait:
-            self._in_halves(wait, take_slice, refuse)
-        if complaint:
-            self._cannot_read(complaint)
-        return not complaint
-
     def _now(self) -> BatchPolicy:
         return self._policy._replace(now=int(self._clock()))
 
@@ -446,7 +401,7 @@ class BatchImport(ImportRun, Generic[N]):
         with_arc = batch_jobs.has_arc_jobs(self._con)
         for cell in self._cells():
             self._make_again(self._logged_by_arc(cell, horizon) if with_arc else ())
-            self._see(cell, horizon)
+            self._reach(cell, "Seq", horizon)
         self.report.taken = self.report.taken._replace(waiting=0)
         self._make_again(self._pages(waiting=True))
         usage.update_monthly(self._con, self._here)
@@ -458,28 +413,30 @@ class BatchImport(ImportRun, Generic[N]):
         while logged := self._con.execute(
             "SELECT Seq, LocalJobID, coalesce(Source, ?) FROM FinishedLog LEFT JOIN AAR USING (RecordID)"
             " LEFT JOIN RecordSources USING (RecordID) WHERE Seq > ? AND Seq <= ? ORDER BY Seq LIMIT ?",
-            (OF_AREX[0], self._seen(cell), horizon, _PAGE),
+            (OF_AREX[0], self._reached(cell, "Seq") or 0, horizon, _PAGE),
         ).fetchall():
             yield [
                 number
                 for _seq, local_job_id, source in logged
                 if source in OF_AREX and (number := self._numbers(cell, local_job_id or "")) is not None
             ]
-            self._see(cell, logged[-1][0])
+            self._reach(cell, "Seq", logged[-1][0])
 
-    def _seen(self, cell: str) -> int:
-        table, column = self.progress_of
-        query = f"SELECT Seq FROM {table} WHERE {column} = ?"
+    def _reached(self, cell: str, column: str) -> int | None:
+        """Return how far a cell was examined: ``Seq`` of A-REX's records, or ``AskedUntil`` (`RunsImport.ask`)."""
+        table, key = self.progress_of
+        query = f"SELECT {column} FROM {table} WHERE {key} = ?"
         row = self._con.execute(query, (self._progress_key(cell),)).fetchone()
-        return 0 if row is None else int(row[0])
+        return None if row is None else row[0]
 
-    def _see(self, cell: str, seq: int) -> None:
-        if self._seen(cell) < seq:
-            table, column = self.progress_of
-            insert = f"INSERT INTO {table} ({column}, Seq) VALUES (?, ?)"
+    def _reach(self, cell: str, column: str, position: int) -> None:
+        if (self._reached(cell, column) or 0) < position:
+            table, key = self.progress_of
+            insert = f"INSERT INTO {table} ({key}, {column}) VALUES (?, ?)"
             with writing(self._con, self._here) as con:
                 con.execute(
-                    f"{insert} ON CONFLICT ({column}) DO UPDATE SET Seq = excluded.Seq", (self._progress_key(cell), seq)
+                    f"{insert} ON CONFLICT ({key}) DO UPDATE SET {column} = excluded.{column}",
+                    (self._progress_key(cell), position),
                 )
 
     def again(self) -> None:

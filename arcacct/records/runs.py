@@ -66,18 +66,15 @@ def values_of(fields: Iterable[Field], said: Callable[[str], Any], unusable: set
         if found.get(to) is not None:
             continue
         text = said(name)
-        if is_needed:
-            try:
-                found[to] = parse(text)
-            except ValueError as error:
+        if text is None and not is_needed:
+            continue
+        try:
+            found[to] = parse(text)
+        except ValueError as error:
+            if is_needed:
                 raise ValueError(f"{name}: {error}") from error
-        elif text is not None:
-            # As `optional`, which takes twice the time: jobs have dozens of values.
-            try:
-                found[to] = parse(text)
-            except ValueError:
-                unusable.add(name)
-                found[to] = None
+            unusable.add(name)
+            found[to] = None
     return found
 
 
@@ -89,6 +86,8 @@ RunT = TypeVar("RunT", bound=tuple[Any, ...])
 UNFINISHED, NEVER_STARTED = "unfinished", "never started"
 _MOST_SHOWN = 200
 """Characters of a line that is ignored."""
+_MOST_READ = 4 * 1024 * 1024
+"""Characters or bytes of runs that are collected for one slice."""
 
 
 class NoUsage(NamedTuple):
@@ -253,21 +252,6 @@ class RunTable(Generic[RunT]):
     def progress_key(self, place: str) -> str:
         """Return the key of a place in the table of progress."""
         return f"{self.source}:{place}" if self.source else place
-
-    def asked_until(self, con: Connection, place: str) -> int | None:
-        """Return up to when `--run` has queried the batch system's program for a place, UTC seconds; or ``None``."""
-        table, column = self.progress
-        row = con.execute(f"SELECT AskedUntil FROM {table} WHERE {column} = ?", (place,)).fetchone()
-        return None if row is None else row[0]
-
-    def ask_until(self, con: Connection, place: str, until: int) -> None:
-        """Store up to when the program was queried for a place, UTC seconds."""
-        table, column = self.progress
-        con.execute(
-            f"INSERT INTO {table} ({column}, AskedUntil) VALUES (?, ?)"
-            f" ON CONFLICT ({column}) DO UPDATE SET AskedUntil = excluded.AskedUntil",
-            (place, until),
-        )
 
 
 class Asked(NamedTuple):
@@ -482,20 +466,6 @@ def take(con: Connection, policy: BatchPolicy, source: SourceType[RunT], runs: I
     return work.write()
 
 
-def make_again(
-    con: Connection, policy: BatchPolicy, source: SourceType[RunT], numbers: Iterable[JobNumber]
-) -> BatchTaken:
-    """Make the jobs of these numbers again from their stored runs, inside the caller's transaction."""
-    by_place: dict[str, list[tuple[int, ...]]] = {}
-    for place, *number in numbers:
-        by_place.setdefault(place, []).append(tuple(number))
-    work = _RunsSlice(con, policy, source)
-    for place, some in by_place.items():
-        for own in work.known(place, some).values():
-            work.make(place, own)
-    return work.write()
-
-
 # Import files and outputs of any length, in slices so short that the recorder does not wait for them.
 #
 # An import always reads the whole file, and ignores known runs. A slice that fails is rolled back and repeated in
@@ -545,7 +515,14 @@ class RunsImport(BatchImport[JobNumber], Generic[RunT]):
 
     def made(self, con: Connection, policy: BatchPolicy, jobs: Sequence[JobNumber]) -> BatchTaken:
         """Make jobs again from their stored runs, inside the transaction."""
-        return make_again(con, policy, self.type, jobs)
+        by_place: dict[str, list[tuple[int, ...]]] = {}
+        for place, *number in jobs:
+            by_place.setdefault(place, []).append(tuple(number))
+        work = _RunsSlice(con, policy, self.type)
+        for place, some in by_place.items():
+            for own in work.known(place, some).values():
+                work.make(place, own)
+        return work.write()
 
     def files(self, paths: Sequence[str]) -> None:
         """Import files, compressed or not, or ``-`` for standard input."""
@@ -575,9 +552,32 @@ class RunsImport(BatchImport[JobNumber], Generic[RunT]):
 
         ``start``: number of lines before it. ``form``: its format, if it is not the default.
         """
+        if name in self._quarantine.files_to_read():
+            with writing(self._con, self._here):
+                self._quarantine.anew(name)
         take_slice = partial(self._take, name, start)
-        told = partial(self.type.read, chunks, form or self._form)
-        return self._take_output(name, told, take_slice, lambda job, why: take_slice([job._replace(what=why)]))
+
+        def refuse(run: ParsedRun, why: Fault) -> None:
+            take_slice([run._replace(what=why)])
+
+        wait: list[ParsedRun] = []
+        size = 0
+        complaint = ""
+        try:
+            for one in self.type.read(chunks, form or self._form):
+                wait.append(one)
+                size += len(one.content)
+                if len(wait) >= self._slice or size > _MOST_READ:
+                    self._in_halves(wait, take_slice, refuse)
+                    wait, size = [], 0
+        except InputError as error:
+            # An error of a program names it already.
+            complaint = str(error) if str(error).startswith(f"{name}: ") else f"{name}: {error}"
+        if wait:
+            self._in_halves(wait, take_slice, refuse)
+        if complaint:
+            self._cannot_read(complaint)
+        return not complaint
 
     def ask(self, command: BatchCommand, since: int | None, place: str = "") -> None:
         """
@@ -585,17 +585,14 @@ class RunsImport(BatchImport[JobNumber], Generic[RunT]):
 
         Stops at the first answer that cannot be read to its end. Raises UsageError when neither time is known.
         """
-        table = self.type.table
-        asked = table.asked_until(self._con, place)
+        asked = self._reached(place, "AskedUntil")
         if since is None and asked is None:
             raise UsageError(self.type.never_asked)
         start = since if since is not None else max(0, (asked or 0) - self.type.overlap_s)
         for answer in command.answers(start, int(self._clock()), self._form):
             if not self.output(command.program, answer.chunks, answer.form):
                 return
-            if answer.until > (asked or 0):
-                with writing(self._con, self._here) as con:
-                    table.ask_until(con, place, answer.until)
+            self._reach(place, "AskedUntil", answer.until)
 
     def _take(self, name: str, start: int, jobs: Sequence[ParsedRun]) -> None:
         """Import one slice in one transaction."""
