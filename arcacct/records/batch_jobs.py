@@ -148,28 +148,24 @@ def arc_job(con: Connection, job: Job, lrms_names: Collection[str]) -> int | Non
     compared: A-REX gives up jobs that run on for hours, and gets other ends late. ``lrms_names``: the names of the
     batch system in [lrms] of arc.conf, in lower case.
     """
-    marks = ", ".join("?" * len(lrms_names))
-    row = con.execute(
-        "SELECT AAR.RecordID FROM AAR LEFT JOIN RecordSources USING (RecordID)"
-        " WHERE LocalJobID = ? AND (Source IS NULL OR Source = ?) AND EndTime > 0 AND SubmitTime <= ? AND EndTime >= ?"
-        " AND NOT EXISTS (SELECT 1 FROM JobExtraInfo AS Extra WHERE Extra.RecordID = AAR.RecordID"
-        f" AND InfoKey = 'lrms' AND lower(InfoValue) NOT IN ({marks}))"
-        " ORDER BY SubmitTime DESC, AAR.RecordID DESC LIMIT 1",
-        (job.local_job_id, AREX, job.submit_time + CLOCKS_S, job.submit_time - CLOCKS_S, *lrms_names),
-    ).fetchone()
-    return None if row is None else int(row[0])
+    found = arc_jobs_called(con, job.local_job_id, job, lrms_names, with_host=False)
+    return found[0][0] if found else None
 
 
-def arc_jobs_called(con: Connection, number: str, job: Job, lrms_names: Collection[str]) -> list[tuple[int, str]]:
+def arc_jobs_called(
+    con: Connection, number: str, job: Job, lrms_names: Collection[str], *, with_host: bool = True
+) -> list[tuple[int, str]]:
     """
     Return A-REX's records that existed when a batch system's job was submitted, the last submitted first.
 
-    Their LocalJobID is ``number``, or ``number``, a dot and any text. The result is ``(RecordID, LocalJobID)``.
+    Their LocalJobID is ``number``, or ``with_host`` also ``number``, a dot and any text. The result is ``(RecordID,
+    LocalJobID)``.
     """
     marks = ", ".join("?" * len(lrms_names))
+    or_with_host = " OR (LocalJobID >= ?1 || '.' AND LocalJobID < ?1 || '/')" if with_host else ""
     rows = con.execute(
         "SELECT AAR.RecordID, LocalJobID FROM AAR LEFT JOIN RecordSources USING (RecordID)"
-        " WHERE (LocalJobID = ?1 OR (LocalJobID >= ?1 || '.' AND LocalJobID < ?1 || '/'))"
+        f" WHERE (LocalJobID = ?1{or_with_host})"
         " AND (Source IS NULL OR Source = ?2) AND EndTime > 0 AND SubmitTime <= ?3 + ?4 AND EndTime >= ?3 - ?4"
         " AND NOT EXISTS (SELECT 1 FROM JobExtraInfo AS Extra WHERE Extra.RecordID = AAR.RecordID"
         f" AND InfoKey = 'lrms' AND lower(InfoValue) NOT IN ({marks}))"
