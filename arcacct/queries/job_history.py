@@ -345,7 +345,7 @@ def why(
     yield f"  record {found.record_id}: {record}"
     for field, note in notes_of(accounting, found.record_id):
         yield f"  left out: {field}: {note}"
-    yield from _implausible(accounting, found.record_id)
+    yield from _implausible(accounting, found)
     controldir = settings.places.controldir
     hashed = is_hashed(controldir, aar.job_id)
     files = [(suffix, job_file(controldir, aar.job_id, suffix, hashed=hashed)) for suffix in _SUFFIXES]
@@ -383,14 +383,14 @@ def why(
         yield from _beside_records(plugin, accounting, publishing, aar, seq, sent, texts)
 
 
-def _implausible(con: Connection, record_id: int) -> Iterator[str]:
+def _implausible(con: Connection, found: FoundJob) -> Iterator[str]:
     """Which values of a record cannot be true, and what was decided."""
-    held = hold_decisions.held_record(con, record_id)
+    held = next(hold_decisions.held_records(con, hold_decisions.ImplausibleFilter(job_ids=(found.job_id,))), None)
     if held is None:
         return
     what = "not measured" if held.reasons == (NOT_MEASURED,) else "reported, and cannot be true"
     yield f"  {what}: {held.text}"
-    for one in hold_decisions.decisions(con, record_id):
+    for one in hold_decisions.decisions(con, found.record_id):
         yield f"  {iso(one.decided_s)}: {one.decided_by} decided: {one.state}"
     yield f"  {_COUNTED_AS[held.state]}"
 

@@ -30,7 +30,8 @@ _UNJUDGED = "ARCACCT_UNJUDGED"
 Key in DBConfig for records that are older than the holds: the last judged RecordID, the last RecordID to judge, and the
 position in the log up to which a receiver may have them.
 """
-_PAGE = 2000
+_PAGE = 500
+"""Records that are judged in one transaction."""
 _SLICE = 200
 
 
@@ -109,13 +110,6 @@ def held_records(con: Connection, asked: ImplausibleFilter = EVERYTHING) -> Iter
     )
     for record_id, job_id, end_time, state, lines, *when in rows:
         yield ImplausibleRecord(record_id, unescaped(job_id), end_time, state, holds.parsed_values(lines), *when)
-
-
-def held_record(con: Connection, record_id: int) -> ImplausibleRecord | None:
-    """Return a record with its impossible values; ``None``: it has no such values."""
-    row = con.execute("SELECT JobID FROM RecordHolds JOIN AAR USING (RecordID) WHERE RecordID = ?", (record_id,))
-    job_ids = tuple(unescaped(job_id) for (job_id,) in row)
-    return next(held_records(con, ImplausibleFilter(job_ids=job_ids)), None) if job_ids else None
 
 
 def decisions(con: Connection, record_id: int) -> list[Decision]:
@@ -214,21 +208,23 @@ def judge_former(con: Connection, here: Places, stopping: Callable[[], bool] = l
     Judge the records that are older than the holds; returns how many have impossible values.
 
     Holds the records that no publisher has read. Only marks those that a receiver may have (PUBLISHED), so that an
-    upgrade changes nothing there. Reads page by page; after an interruption the next call resumes.
+    upgrade changes nothing there. A page is one transaction; after an interruption the next call resumes.
     """
     found = 0
     while (text := noted(con, _UNJUDGED)) is not None and not stopping():
         done, last, horizon = map(int, text.split())
-        rows = con.execute(
-            f"SELECT {holds.VALUES}, (SELECT Seq FROM FinishedLog WHERE FinishedLog.RecordID = AAR.RecordID)"
-            f" {holds.FROM} WHERE AAR.RecordID > ? AND AAR.RecordID <= ? ORDER BY AAR.RecordID LIMIT {_PAGE}",
-            (done, last),
-        ).fetchall()
-        implausible = [(row, found_values) for row in rows if (found_values := holds.judged(row[:-1]))]
         with writing(con, here):
-            for row, found_values in implausible:
-                state = PUBLISHED if (row[-1] or 0) <= horizon else HELD
-                found += holds.mark_former(con, row[0], found_values, (row[5], row[6]), state)
+            rows = con.execute(
+                f"SELECT {holds.VALUES}, (SELECT Seq FROM FinishedLog WHERE FinishedLog.RecordID = AAR.RecordID)"
+                f" {holds.FROM} WHERE AAR.RecordID > ? AND AAR.RecordID <= ? ORDER BY AAR.RecordID LIMIT {_PAGE}",
+                (done, last),
+            ).fetchall()
+            for row in rows:
+                is_judged = con.execute("SELECT 1 FROM RecordHolds WHERE RecordID = ?", row[:1]).fetchone()
+                if is_judged is None and (implausible := holds.judged(row[:-1])):
+                    state = PUBLISHED if (row[-1] or 0) <= horizon else HELD
+                    holds.hold(con, row[0], implausible, (row[5], row[6]), state)
+                    found += 1
             if len(rows) < _PAGE:
                 con.execute("DELETE FROM DBConfig WHERE KeyName = ?", (_UNJUDGED,))
             else:

@@ -149,18 +149,6 @@ def unhold(con: Connection, record_id: int) -> None:
     con.execute("DELETE FROM RecordHolds WHERE RecordID = ?", (record_id,))
 
 
-def mark_former(
-    con: Connection, record_id: int, found: tuple[ImplausibleValue, ...], cpu: tuple[Any, Any], state: str
-) -> bool:
-    """Hold a record that is older than the holds, or mark it PUBLISHED; False if it was judged or changed meanwhile."""
-    row = con.execute(f"SELECT {VALUES} {FROM} WHERE AAR.RecordID = ?", (record_id,)).fetchone()
-    known = con.execute("SELECT 1 FROM RecordHolds WHERE RecordID = ?", (record_id,)).fetchone()
-    if row is None or known is not None or judged(row) != found:
-        return False
-    hold(con, record_id, found, cpu, state)
-    return True
-
-
 def decide(con: Connection, record_id: int, state: str, by: str) -> bool:
     """
     Store an operator's decision about a held record: one of DECISIONS, or HELD to revoke the decision.
