@@ -25,7 +25,16 @@ from arcacct.records.recorder import escaped, name_id
 from arcacct.records.retention import Alone, PruneOptions
 
 _SLICE = 100
-_RUNS = ("GridEngineRecords", "SlurmRuns", "HTCondorJobs", "BatchRuns")
+_OF_USER_AND_JOB = (("UserName", "JobName"), (), "GroupName")
+_RUNS: dict[str, tuple[tuple[str, ...], tuple[str, ...], str | None]] = {
+    "GridEngineRecords": (("Owner", "DeletedBy", "JobName"), ("SubmitCmdLine", "Cwd"), "GroupName"),
+    "SlurmRuns": _OF_USER_AND_JOB,
+    "HTCondorJobs": (("UserName", "JobName", "UserDN", "TokenSubject"), ("TokenID",), "Account"),
+    "BatchRuns": _OF_USER_AND_JOB,
+}
+"""By table: columns that get a pseudonym, emptied columns, and the group, which may have the account's name."""
+_SONAR = (("UserName", "JobName"), (), None)
+_SAMPLED = (("UserName",), (), None)
 _CHILDREN = ("AuthTokenAttributes", "JobExtraInfo", "DataTransfers", *_RUNS)
 _SUMS = ("Summaries", "NormalisedSummaries")
 _PLACE_OF_USER = 4
@@ -70,21 +79,18 @@ def plan(con: Connection, publishing: Connection, scope: Scope) -> Plan:
     left["in progress"] = _count(con, unfinished, _asked(scope)) if scope.user_dn is not None else 0
     chosen = " OR ".join(f"EndTime >= {begin} AND EndTime < {end}" for begin, end in map(_bounds, free)) or "0"
     records = f"SELECT RecordID FROM AAR WHERE ({chosen}) AND {_TO_DO}"
-    asked = _asked(scope)
-    jobs = _count(con, f"SELECT count(*) FROM ({records})", asked)
-    rows = [("AAR", jobs)]
-    rows += [
-        (one, _count(con, f"SELECT count(*) FROM {one} WHERE RecordID IN ({records})", asked)) for one in _CHILDREN
-    ]
-    named = (
-        "SELECT count(*) FROM MonthlyUsage JOIN Users ON Users.ID = UserID"
-        f" WHERE Month IN ({_listed(free)}) AND {_IS_ASKED}"
+    rows = Counter(
+        {
+            table: _count(con, f"SELECT count(*) FROM {table} WHERE RecordID IN ({records})", _asked(scope))
+            for table in ("AAR", *_CHILDREN)
+        }
     )
-    rows.append(("MonthlyUsage", _count(con, named, asked)))
-    rows.append(("SentSummaries", len(_sum_keys(publishing, scope, free))))
-    rows.append(("SentNames", len(_sent_names(publishing, scope, free))))
-    rows.append(("Messages", len(list(_messages_to_forget(publishing, scope)))))
-    return Plan(jobs, tuple((table, count) for table, count in rows if count), tuple(sorted((+left).items())))
+    named = f"MonthlyUsage JOIN Users ON Users.ID = UserID WHERE Month IN ({_listed(free)}) AND {_IS_ASKED}"
+    rows["MonthlyUsage"] = _count(con, f"SELECT count(*) FROM {named}", _asked(scope))
+    rows["SentSummaries"] = len(_sum_keys(publishing, scope, free))
+    rows["SentNames"] = len(_sent_names(publishing, scope, free))
+    rows["Messages"] = len(list(_messages_to_forget(publishing, scope)))
+    return Plan(rows["AAR"], tuple((+rows).items()), tuple(sorted((+left).items())))
 
 
 def is_known(here: Places, con: Connection, publishing: Connection, user_dn: str) -> bool:
@@ -265,8 +271,8 @@ def _forget_one(con: Connection, names: Names, record_id: int, stored_user: str)
         _set(con, "DataTransfers", "URL", row, url, swap(url))
     if user:
         con.execute("UPDATE AAR SET UserID = ? WHERE RecordID = ?", (name_id(con, "Users", names.of(user)), record_id))
-    for table, where in zip(_RUNS, (_GRIDENGINE, _SLURM, _HTCONDOR, _SLURM), strict=True):
-        _forget_accounts(con, names, table, where, "RecordID = ?", (record_id,))
+    for table, columns in _RUNS.items():
+        _forget_accounts(con, names, table, columns, "RecordID = ?", (record_id,))
     own = con.execute("SELECT ClusterID, JobID, Task FROM JobTelemetry WHERE RecordID = ?", (record_id,)).fetchone()
     if own is not None:
         # Batch systems reuse numbers: rows of earlier and later jobs do not change.
@@ -287,12 +293,6 @@ def _forget_one(con: Connection, names: Names, record_id: int, stored_user: str)
 
 _CLOCKS_S = 86400
 """Seconds; a batch system reuses a number only after a longer time."""
-_GRIDENGINE = (("Owner", "DeletedBy", "JobName"), ("SubmitCmdLine", "Cwd"), "GroupName")
-_SLURM = (("UserName", "JobName"), (), "GroupName")
-_HTCONDOR = (("UserName", "JobName", "UserDN", "TokenSubject"), ("TokenID",), "Account")
-_SONAR = (("UserName", "JobName"), (), None)
-_SAMPLED = (("UserName",), (), None)
-"""Columns that get a pseudonym, columns that are emptied, and the group, which may have the account's name."""
 
 
 def _forget_accounts(
@@ -304,17 +304,11 @@ def _forget_accounts(
     values: tuple[object, ...],
 ) -> None:
     named, emptied, group = columns
-    account = named[0]
-    if group is not None:
-        for (name,) in con.execute(
-            f"SELECT DISTINCT {group} FROM {table} WHERE {where} AND {group} = {account}", values
-        ).fetchall():
-            change = f"UPDATE {table} SET {group} = ? WHERE {where} AND {group} = ?"
-            con.execute(change, (names.of(str(name)), *values, name))
-    for column in named:
-        for (name,) in con.execute(
-            f"SELECT DISTINCT {column} FROM {table} WHERE {where} AND {column} <> ''", values
-        ).fetchall():
+    # The group first, while the account has its name.
+    conditions = ({} if group is None else {group: f"{group} = {named[0]}"}) | {one: f"{one} <> ''" for one in named}
+    for column, condition in conditions.items():
+        found = f"SELECT DISTINCT {column} FROM {table} WHERE {where} AND {condition}"
+        for (name,) in con.execute(found, values).fetchall():
             change = f"UPDATE {table} SET {column} = ? WHERE {where} AND {column} = ?"
             con.execute(change, (names.of(str(name)), *values, name))
     for column in emptied:
@@ -413,15 +407,11 @@ def _forget_others(con: Connection, names: Names, scope: Scope) -> None:
     """Replace or delete names outside of records. For all users by age; for one user, rejected records with the DN."""
     if scope.user_dn is None:
         before = scope.ended_before
-        for table, columns, where, limit in (
-            ("GridEngineRecords", _GRIDENGINE, "RecordID IS NULL AND EndTimeUs < ?", before * 10**6),
-            ("SlurmRuns", _SLURM, "RecordID IS NULL AND EndTime < ?", before),
-            ("HTCondorJobs", _HTCONDOR, "RecordID IS NULL AND EndTime < ?", before),
-            ("BatchRuns", _SLURM, "RecordID IS NULL AND EndTime < ?", before),
-            ("SlurmJobs", _SONAR, "EndTime < ?", before),
-            ("JobUsage", _SAMPLED, "Hour < ?", before),
-        ):
-            _forget_accounts(con, names, table, columns, where, (limit,))
+        for table, columns in _RUNS.items():
+            ended = f"EndTimeUs < 1000000 * {before}" if table == "GridEngineRecords" else f"EndTime < {before}"
+            _forget_accounts(con, names, table, columns, f"RecordID IS NULL AND {ended}", ())
+        _forget_accounts(con, names, "SlurmJobs", _SONAR, "EndTime < ?", (before,))
+        _forget_accounts(con, names, "JobUsage", _SAMPLED, "Hour < ?", (before,))
         con.execute("DELETE FROM JobCommandUsage WHERE Hour < ?", (before,))
         con.execute("DELETE FROM ImportQuarantine WHERE Rejected < ?", (before,))
         return
@@ -583,14 +573,13 @@ def _forget_in_archive(path: str, names: Names, scope: Scope, months: Sequence[i
                     _forget_records(con, names, some)
         with transaction(con):
             _drop_unused_names(con)
-        con.execute("VACUUM")
-        con.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+        overwrite(con)
 
 
-def overwrite(publishing: Connection) -> None:
-    """Rewrite the ledger, so that its free pages contain no deleted data."""
-    publishing.execute("VACUUM")
-    publishing.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+def overwrite(con: Connection) -> None:
+    """Rewrite the ledger or an archive, so that its free pages contain no deleted data."""
+    con.execute("VACUUM")
+    con.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
 
 
 _FORGOT = "ARCACCT_FORGOT_AT"
