@@ -39,6 +39,7 @@ KEPT = ("JobUsageShares", "GridEngineRecords", "SlurmRuns", "HTCondorJobs", "Bat
 """Tables that keep their rows of a record: its usage still counts, and its lines must not be imported again."""
 
 _PAGE = 500
+_FIRST_SLICE = 100
 _SLICE_S = 0.02
 _TURN_S = 0.05
 """Seconds between two pages: a process that retries for the database finds it free in this time."""
@@ -120,18 +121,18 @@ def prune(
         create_views(archive, *sources_of(con))
         # A job that moves before the monthly cells include it would be missing from all sums.
         usage.update_monthly(con, here)
-        moving = _Archiver(here, con, archive, options)
-        stopped, done = False, 0
+        stopped, done, size = False, 0, _FIRST_SLICE
 
         def pages() -> Iterator[tuple[list[Candidate], Sequence[_Judged]]]:
-            nonlocal stopped, done
+            nonlocal stopped, done, size
             for number, page in enumerate(candidates(con, options.ended_before)):
                 if stopped := stopping():
                     return
                 with _turn(alone, 0 if number == 0 else _PATIENCE_S, stopping), maintenance(here.database, "prune"):
                     # Judge inside the locks: another process may have changed which jobs may move.
                     verdicts = list(judged(con, publishing, page, options))
-                    moved = moving.move([one for one, reason in verdicts if reason is None])
+                    free = [one for one, reason in verdicts if reason is None]
+                    moved, size = _move_page(here, con, archive, free, options, size)
                 done += len(moved)
                 progress(done)
                 yield moved, verdicts
@@ -269,30 +270,27 @@ def _open_archive(here: Places, path: str) -> Connection:
     return archive
 
 
-class _Archiver:
-    """Moves pages in slices that take about `_SLICE_S`, since other processes wait meanwhile."""
+def _move_page(
+    here: Places, con: Connection, archive: Connection, page: Sequence[Candidate], options: PruneOptions, size: int
+) -> tuple[list[Candidate], int]:
+    """
+    Move a page; returns the moved jobs. Jobs that the monthly cells lack, or that changed meanwhile, stay.
 
-    def __init__(self, here: Places, con: Connection, archive: Connection, options: PruneOptions) -> None:
-        self._here = here
-        self._con = con
-        self._archive = archive
-        self._options = options
-        self._size = 100
-
-    def move(self, page: Sequence[Candidate]) -> list[Candidate]:
-        """Move a page; returns the moved jobs. Jobs that the monthly cells lack, or that changed meanwhile, stay."""
-        counted = usage.position(self._con)
-        # Another process may have added more jobs to the monthly cells than to the finer ones.
-        usage.update_breakdown(self._con, self._here, everything=True)
-        waiting = [one for one in page if one.seq <= counted]
-        moved: list[Candidate] = []
-        while waiting:
-            part, waiting = waiting[: self._size], waiting[self._size :]
-            began = time.monotonic()
-            moved += _move(self._here, self._con, self._archive, part, self._options)
-            took = max(time.monotonic() - began, 1e-6)
-            self._size = max(10, min(int(self._size * _SLICE_S / took), 2 * self._size, _PAGE))
-        return moved
+    Moves slices that take about `_SLICE_S`, since other processes wait meanwhile. ``size``: jobs of the first slice;
+    the second result is the size for the next page.
+    """
+    counted = usage.position(con)
+    # Another process may have added more jobs to the monthly cells than to the finer ones.
+    usage.update_breakdown(con, here, everything=True)
+    waiting = [one for one in page if one.seq <= counted]
+    moved: list[Candidate] = []
+    while waiting:
+        part, waiting = waiting[:size], waiting[size:]
+        began = time.monotonic()
+        moved += _move(here, con, archive, part, options)
+        took = max(time.monotonic() - began, 1e-6)
+        size = max(10, min(int(size * _SLICE_S / took), 2 * size, _PAGE))
+    return moved, size
 
 
 def _move(
