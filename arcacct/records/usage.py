@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 from arcacct.config.paths import Places
@@ -11,7 +11,7 @@ from arcacct.database.access import writing
 from arcacct.database.connection import Connection
 from arcacct.records.hold_decisions import judge_former, settle
 from arcacct.records.model import UsageCell
-from arcacct.records.reader import LAST_SECOND, auth_groups_of, unescaped, unescaped_name
+from arcacct.records.reader import LARGEST_EXACT, LAST_SECOND, auth_groups_of, unescaped, unescaped_name
 
 # The sums that `stats` reads. They are finer than the monthly cells, from which summaries are made, and are updated
 # after them.
@@ -45,7 +45,6 @@ _UNTOLD = {
 
 USED = "QueueID, StatusID, Project, Host, StageIn, StageOut"
 """The columns of Slice for these sums, in addition to those for the monthly cells."""
-_LARGEST = 2**53
 _NOW = f"""
     SELECT RecordID, QueueID, StatusID,
            coalesce((SELECT InfoValue FROM JobExtraInfo AS Extra
@@ -55,8 +54,8 @@ _NOW = f"""
            coalesce((SELECT substr(InfoValue, 1, instr(InfoValue || ':', ':') - 1) FROM JobExtraInfo AS Extra
                       WHERE Extra.RecordID = AAR.RecordID AND +InfoKey IN ('nodenames', 'nodename')
                       ORDER BY Extra.rowid LIMIT 1), '') AS Host,
-           CASE WHEN StageInVolume BETWEEN 0 AND {_LARGEST} THEN StageInVolume ELSE 0 END AS StageIn,
-           CASE WHEN StageOutVolume BETWEEN 0 AND {_LARGEST} THEN StageOutVolume ELSE 0 END AS StageOut
+           CASE WHEN StageInVolume BETWEEN 0 AND {LARGEST_EXACT} THEN StageInVolume ELSE 0 END AS StageIn,
+           CASE WHEN StageOutVolume BETWEEN 0 AND {LARGEST_EXACT} THEN StageOutVolume ELSE 0 END AS StageOut
       FROM AAR
 """
 """SQL for these columns of each record, as `stats` counts them."""
@@ -81,43 +80,23 @@ def _row_of(kind: BreakdownKind) -> str:
     return f"(SELECT FinerID FROM UsageBreakdown WHERE {same})"
 
 
-def _count(kind: BreakdownKind, sign: str) -> str:
-    """Return SQL that adds (``+``) or subtracts (``-``) the contributions of a slice in JobUsageShares."""
-    changed = ", ".join(
-        f"{column} = UsageBreakdown.{column} {sign} Part.{column}" for column in ("Jobs", *_FINER_AMOUNTS)
-    )
-    summed = ", ".join(f"sum(JobUsageShares.{column}) AS {column}" for column in _FINER_AMOUNTS)
-    return (
-        f"UPDATE UsageBreakdown SET {changed} FROM (SELECT {kind.contribution} AS FinerID, count(*) AS Jobs, {summed}"
-        " FROM Slice CROSS JOIN JobUsageShares USING (RecordID) GROUP BY 1) AS Part"
-        " WHERE UsageBreakdown.FinerID = Part.FinerID"
-    )
-
-
-TAKE_OUT = tuple(_count(kind, "-") for kind in _KINDS)
-"""Statements that subtract the earlier contributions of a slice's records."""
-PUT_IN = (
-    # These values of a pruned job are no longer known.
-    f"""
-    UPDATE Slice SET ({USED}) = (SELECT {USED} FROM ({_NOW}) AS Now WHERE Now.RecordID = Slice.RecordID)
-    """,
+def _count(table: str, number: str, contribution: str, amounts: Sequence[str], sign: str, also: str = "") -> str:
     """
-    UPDATE Slice SET QueueID = 0, StatusID = 0, Project = '', Host = '', StageIn = 0, StageOut = 0
-     WHERE QueueID IS NULL
-    """,
-    *(
-        f"INSERT OR IGNORE INTO UsageBreakdown ({', '.join(key)}) SELECT DISTINCT {', '.join(key.values())} FROM Slice"
-        for key in map(_key, _KINDS)
-    ),
-    f"""
-    UPDATE JobUsageShares SET ({", ".join(kind.contribution for kind in _KINDS)}, StageIn, StageOut) =
-      (SELECT {", ".join(map(_row_of, _KINDS))}, Slice.StageIn, Slice.StageOut
-         FROM Slice WHERE Slice.RecordID = JobUsageShares.RecordID)
-     WHERE RecordID IN (SELECT RecordID FROM Slice)
-    """,
-    *(_count(kind, "+") for kind in _KINDS),
-)
-"""Statements that add contributions that are in the monthly cells but not in the finer ones."""
+    Return SQL that adds (``+``) or subtracts (``-``) the contributions of a slice in JobUsageShares to a table's sums.
+
+    ``number``: the table's ID; ``contribution``: its column of JobUsageShares; ``also``: further assignments.
+    """
+    changed = ", ".join(f"{column} = {table}.{column} {sign} Part.{column}" for column in ("Jobs", *amounts))
+    summed = ", ".join(f"sum(JobUsageShares.{column}) AS {column}" for column in amounts)
+    return (
+        f"UPDATE {table} SET {changed}{also} FROM (SELECT {contribution} AS {number}, count(*) AS Jobs, {summed}"
+        " FROM Slice CROSS JOIN JobUsageShares USING (RecordID) GROUP BY 1) AS Part"
+        f" WHERE {table}.{number} = Part.{number}"
+    )
+
+
+def _count_finer(kind: BreakdownKind, sign: str) -> str:
+    return _count("UsageBreakdown", "FinerID", kind.contribution, _FINER_AMOUNTS, sign)
 
 
 def _told(values: Iterable[str]) -> str:
@@ -148,10 +127,6 @@ def _wrong_sums(kind: BreakdownKind) -> str:
     )
 
 
-DIFFERENCES = " UNION ALL ".join((_ROWS_OF_RECORD, *map(_wrong_sums, _KINDS)))
-"""SQL for the differences between the finer cells and a recount, in words; without those that wait for an update."""
-
-
 # Monthly usage cells: updated in short transactions by the commands that write, never by the recorder (INVARIANTS 6).
 #
 # They have their own position in FinishedLog, which moves in the same transaction, and do not depend on deliveries.
@@ -171,13 +146,6 @@ _USED = f"EndTime, {', '.join(_OF_RECORD)}"
 _AMOUNTS = (*_OF_RECORD, "WallNoCpu")
 """The summed amounts, as columns of JobUsageShares and MonthlyUsage. WallNoCpu: wall time of jobs without CPU time."""
 
-_COUNT = f"""
-    UPDATE MonthlyUsage SET Jobs = MonthlyUsage.Jobs {{0}} Part.Jobs,
-                     {", ".join(f"{one} = MonthlyUsage.{one} {{0}} Part.{one}" for one in _AMOUNTS)}, ChangedSeq = :last
-      FROM (SELECT CellID, count(*) AS Jobs, {", ".join(f"sum(JobUsageShares.{one}) AS {one}" for one in _AMOUNTS)}
-              FROM Slice CROSS JOIN JobUsageShares USING (RecordID) GROUP BY CellID) AS Part
-     WHERE MonthlyUsage.CellID = Part.CellID
-"""
 _ADVANCE = (
     "DELETE FROM Slice",
     "INSERT INTO Slice (RecordID) SELECT RecordID FROM FinishedLog WHERE Seq > :first AND Seq <= :last",
@@ -187,8 +155,8 @@ _ADVANCE = (
       (SELECT {_KEY}, {_USED} FROM RecordUsage WHERE RecordUsage.RecordID = Slice.RecordID)
     """,
     # Subtract the earlier contributions of the records ...
-    _COUNT.format("-"),
-    *TAKE_OUT,
+    _count("MonthlyUsage", "CellID", "CellID", _AMOUNTS, "-", ", ChangedSeq = :last"),
+    *(_count_finer(kind, "-") for kind in _KINDS),
     "DELETE FROM JobUsageShares WHERE RecordID IN (SELECT RecordID FROM Slice)",
     # ... and add the current ones. A deleted record has no month and contributes nothing.
     f"""
@@ -200,7 +168,7 @@ _ADVANCE = (
     SELECT RecordID, CellID, EndTime, {", ".join(f"Slice.{one}" for one in _OF_RECORD)}, Slice.NoCpu * Slice.Wall
       FROM Slice JOIN MonthlyUsage ON {_SAME_KEY}
     """,
-    _COUNT.format("+"),
+    _count("MonthlyUsage", "CellID", "CellID", _AMOUNTS, "+", ", ChangedSeq = :last"),
     """
     UPDATE MonthlyUsage
        SET Earliest = (SELECT min(EndTime) FROM JobUsageShares WHERE JobUsageShares.CellID = MonthlyUsage.CellID),
@@ -217,7 +185,25 @@ _REFINE = (
       FROM (SELECT * FROM JobUsageShares WHERE MonthID IS NULL ORDER BY RecordID LIMIT :size) AS JobUsageShares
      CROSS JOIN MonthlyUsage USING (CellID)
     """,
-    *PUT_IN,
+    # These values of a pruned job are no longer known.
+    f"""
+    UPDATE Slice SET ({USED}) = (SELECT {USED} FROM ({_NOW}) AS Now WHERE Now.RecordID = Slice.RecordID)
+    """,
+    """
+    UPDATE Slice SET QueueID = 0, StatusID = 0, Project = '', Host = '', StageIn = 0, StageOut = 0
+     WHERE QueueID IS NULL
+    """,
+    *(
+        f"INSERT OR IGNORE INTO UsageBreakdown ({', '.join(key)}) SELECT DISTINCT {', '.join(key.values())} FROM Slice"
+        for key in map(_key, _KINDS)
+    ),
+    f"""
+    UPDATE JobUsageShares SET ({", ".join(kind.contribution for kind in _KINDS)}, StageIn, StageOut) =
+      (SELECT {", ".join(map(_row_of, _KINDS))}, Slice.StageIn, Slice.StageOut
+         FROM Slice WHERE Slice.RecordID = JobUsageShares.RecordID)
+     WHERE RecordID IN (SELECT RecordID FROM Slice)
+    """,
+    *(_count_finer(kind, "+") for kind in _KINDS),
 )
 
 
@@ -512,7 +498,7 @@ def differences(con: Connection) -> list[str]:
         SELECT 'records: counted as ' || Records || ', are ' || Found
           FROM RecordCount, (SELECT count(*) AS Found FROM AAR) WHERE Records <> Found
         UNION ALL
-        {DIFFERENCES}
+        {" UNION ALL ".join((_ROWS_OF_RECORD, *map(_wrong_sums, _KINDS)))}
         """
     )
     return [text for (text,) in rows]
