@@ -147,14 +147,8 @@ def classify_status(
         where = sanitise_line(_header(headers, "Location"), TEXT_LIMIT - 100)
         said = f"redirects to {where or 'nowhere'}, which is not followed"
     # An unexpected success (201, 204) may have been a real one.
-    known = not 200 <= status < 300
-    return Answer(
-        Outcome.NOT_AUTHORISED_OR_MISCONFIGURED,
-        status,
-        said,
-        outcome_known=known,
-        advice=advice.get(status, advice[None]),
-    )
+    known, todo = not 200 <= status < 300, advice.get(status, advice[None])
+    return Answer(Outcome.NOT_AUTHORISED_OR_MISCONFIGURED, status, said, outcome_known=known, advice=todo)
 
 
 def _retry_after_s(headers: Mapping[str, str]) -> int | None:
@@ -166,15 +160,19 @@ def _retry_after_s(headers: Mapping[str, str]) -> int | None:
     value = _header(headers, "Retry-After")[:_LONGEST_DATE].strip()
     if re.fullmatch(r"[0-9]{1,9}", value):
         return int(value)
-    import email.utils  # noqa: PLC0415  few answers have a date
+    until_s, now_s = header_time(headers, "Retry-After"), header_time(headers, "Date")
+    return None if until_s is None or now_s is None else max(0, until_s - now_s)
+
+
+def header_time(headers: Mapping[str, str], name: str) -> int | None:
+    """Return the date in a header, in UTC seconds; ``None`` if there is no valid one."""
+    import email.utils  # noqa: PLC0415  few answers need it
 
     try:
-        until = email.utils.parsedate_to_datetime(value)
-        wait = until - email.utils.parsedate_to_datetime(_header(headers, "Date")[:_LONGEST_DATE])
+        return int(email.utils.parsedate_to_datetime(_header(headers, name)[:_LONGEST_DATE]).timestamp())
     except (TypeError, ValueError, OverflowError, LookupError):
         # Python's parser accepts numbers that are in no valid date.
         return None
-    return max(0, int(wait.total_seconds()))
 
 
 def _header(headers: Mapping[str, str], name: str) -> str:

@@ -5,18 +5,17 @@ that change nothing.
 
 from __future__ import annotations
 
-import email.utils
 import re
 import ssl
 import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple
 
-from arcacct import http_client, secrecy
+from arcacct import secrecy
 from arcacct.config.options import TransportOptions
 from arcacct.http_client import ExchangeFailed, HTTPClient, ProxyFails
 from arcacct.publishing.context import RunDeadline
-from arcacct.publishing.plugin import Answer, Outcome
+from arcacct.publishing.plugin import Answer, Outcome, header_time
 from arcacct.tls import tls_context
 
 Judge = Callable[[int, Mapping[str, str], bytes], Answer]
@@ -35,11 +34,6 @@ class TimeoutPolicy(NamedTuple):
     exchange_s: float | None = None
     backoff_s: tuple[float, ...] = (1.0, 5.0)
     longest_wait_s: float = 60.0
-
-    @property
-    def total_s(self) -> float:
-        """The limit of one request with its answer, in seconds."""
-        return self.connect_s + 2 * self.read_s if self.exchange_s is None else self.exchange_s
 
 
 def transport_to(
@@ -82,15 +76,13 @@ class Transport:
         *,
         proxy: str | None = None,
         timeouts: TimeoutPolicy | None = None,
-        sleep: Callable[[float], None] | None = None,
     ) -> None:
         """
-        Store the arguments; do not connect yet. ``sleep`` replaces the waits between tries.
+        Store the arguments; do not connect yet.
 
         Without a ``context`` the target is reached in clear text, with it only by TLS.
         """
         self._timeouts = TimeoutPolicy() if timeouts is None else timeouts
-        self._sleep = sleep
         self._deadline = RunDeadline()
         if proxy is not None:
             secrecy.keep_login(proxy)
@@ -122,7 +114,7 @@ class Transport:
             again = refusals == 1 and answer.kind == Outcome.RECORDS_REFUSED
             wait_s = 0.0 if again else self._wait_s(answer, waits)
             if wait_s:
-                (self._sleep or self._deadline.sleep)(wait_s)
+                self._deadline.sleep(wait_s)
             if wait_s is None or self._deadline.expired_reason() is not None:
                 return answer if answer.kind == Outcome.ACCEPTED else answer._replace(outcome_known=known)
 
@@ -139,20 +131,14 @@ class Transport:
         return wait_s if wait_s <= min(self._timeouts.longest_wait_s, self._deadline.left_s()) else None
 
     def _once(self, request: Request, judge: Judge) -> Answer:
-        limit_s, left_s = self._timeouts.total_s, self._deadline.left_s()
+        waits, left_s = self._timeouts, self._deadline.left_s()
+        limit_s = waits.connect_s + 2 * waits.read_s if waits.exchange_s is None else waits.exchange_s
         limit_text = f"no whole answer within {limit_s:g} s (exchange_timeout)"
         is_short = left_s < limit_s
         if is_short:
             limit_s, limit_text = left_s, "no whole answer before the time of this run was over (run_timeout)"
         try:
-            status, headers, body = self._client.send(
-                request.method,
-                request.url,
-                request.headers,
-                request.body,
-                limit_s=limit_s,
-                limit_text=limit_text,
-            )
+            status, headers, body = self._client.send(*request, limit_s=limit_s, limit_text=limit_text)
         except ExchangeFailed as failure:
             where = re.sub(r"^\w+://(?:[^/@]*@)?|[/?#].*$", "", request.url)
             # A GET changes nothing at the receiver.
@@ -215,9 +201,6 @@ def _tls_meaning(where: str, cause: ssl.SSLError, *, may_be_done: bool) -> Answe
 # Checks that change nothing at a receiver: is it reachable, is it the right one, does it accept us?
 
 
-_LONGEST_DATE = 100
-
-
 class ConnectivityCheck(NamedTuple):
     """One check: a GET without a body, defined by a kind of target (`plug.TargetPlugin.connectivity_checks`)."""
 
@@ -230,27 +213,19 @@ class ConnectivityCheck(NamedTuple):
     """The conclusion after a good answer, and what remains unknown."""
 
 
-class CheckResult(NamedTuple):
-    """The result of a check."""
-
-    answer: Answer
-    ahead_s: int | None
-    """How far this host's clock is ahead of the receiver's (its Date header), in seconds; ``None``: unknown."""
-
-
-def ask(transport: TransportOptions, probe: ConnectivityCheck, limit_s: float) -> CheckResult:
+def ask(transport: TransportOptions, probe: ConnectivityCheck, limit_s: float) -> tuple[Answer, int | None]:
     """
     Do one check, once, over the connection that messages would take. It ends after ``limit_s`` seconds at the latest.
 
-    Only name resolution can take longer: it cannot be interrupted. Raises CredentialError and ConfigError as
+    Returns the answer, and how many seconds this host's clock is ahead of the receiver's (its Date header); ``None``:
+    unknown. Only name resolution can take longer: it cannot be interrupted. Raises CredentialError and ConfigError as
     `transport_to`.
     """
     apart: list[int] = []
 
     def judge(status: int, headers: Mapping[str, str], body: bytes) -> Answer:
-        for name, value in headers.items():
-            if name.lower() == "date" and (date_s := _seconds(value[:_LONGEST_DATE])) is not None:
-                apart.append(int(time.time()) - date_s)
+        if (date_s := header_time(headers, "Date")) is not None:
+            apart.append(int(time.time()) - date_s)
         return probe.judge(status, headers, body)
 
     timeouts = TimeoutPolicy(
@@ -261,25 +236,4 @@ def ask(transport: TransportOptions, probe: ConnectivityCheck, limit_s: float) -
         answer = session.request(Request("GET", probe.url, {}), judge)
     finally:
         session.close()
-    return CheckResult(answer, apart[-1] if apart else None)
-
-
-def addresses(transport: TransportOptions, url: str) -> tuple[str, list[str]]:
-    """
-    Return the host to connect to (the proxy if there is one) and its addresses.
-
-    Raises OSError if it has none, ValueError if ``url`` is no URL.
-    """
-    try:
-        return http_client.addresses(transport.proxy or url)
-    except ValueError:
-        # Without the cause, which may contain a password.
-        raise ValueError("not a URL to connect to") from None
-
-
-def _seconds(date: str) -> int | None:
-    try:
-        return int(email.utils.parsedate_to_datetime(date).timestamp())
-    except (TypeError, ValueError, OverflowError, LookupError):
-        # Python's parser accepts numbers that are in no valid date.
-        return None
+    return answer, apart[-1] if apart else None

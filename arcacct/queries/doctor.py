@@ -100,12 +100,11 @@ def receiver(site: Site, plugin: TargetPlugin) -> Iterator[Check]:
             if found.severity == CRITICAL:
                 return
         try:
-            heard = publishing_transport.ask(transport, probe, site.limit_s)
+            answer, ahead_s = publishing_transport.ask(transport, probe, site.limit_s)
         except ArcacctError as error:
             # A certificate, key or CA directory that cannot be used: the same for every question.
             yield of_error(name, error)
             return
-        answer = heard.answer
         if answer.kind == Outcome.ACCEPTED:
             fine = "connection and answer" if probe.url.startswith("http://") else "connection, TLS and answer"
             yield Check(f"{name} {probe.what}", OK, f"{_where(probe.url)}: {fine} are right; {probe.shows}")
@@ -115,8 +114,8 @@ def receiver(site: Site, plugin: TargetPlugin) -> Iterator[Check]:
             text = str(wrong) if where in str(wrong) else f"{where}: {wrong}"
             found = advised(f"{name} {probe.what}", CRITICAL, text, wrong.exit_code)
             yield found if found.advice else found._replace(advice=_WAYS.get(wrong.exit_code, _ASK))
-        if heard.ahead_s is not None:
-            yield _receiver_clock(f"{name} {probe.what}", heard.ahead_s)
+        if ahead_s is not None:
+            yield _receiver_clock(f"{name} {probe.what}", ahead_s)
 
 
 def _where(url: str) -> str:
@@ -125,12 +124,14 @@ def _where(url: str) -> str:
 
 def host_name(what: str, transport: TransportOptions, url: str, asked: set[str]) -> Check | None:
     """Whether the host has an address; ``None`` if that was said before."""
-    from arcacct.publishing.transport import addresses  # noqa: PLC0415  HTTP is slow to import
+    from arcacct.http_client import addresses  # noqa: PLC0415  HTTP is slow to import
 
     try:
-        host, found = addresses(transport, url)
-    except ValueError as error:
-        return Check(what, CRITICAL, str(error), "check targeturl and http_proxy", TargetRefuses.exit_code)
+        host, found = addresses(transport.proxy or url)
+    except ValueError:
+        # The text of the error may contain a password.
+        text, advice = "not a URL to connect to", "check targeturl and http_proxy"
+        return Check(what, CRITICAL, text, advice, TargetRefuses.exit_code)
     except OSError as error:
         host = urlsplit(transport.proxy or url).hostname or ""
         if host in asked:

@@ -13,6 +13,7 @@ from other_users import public_dir
 from publishing_rig import HTTP, Rig
 from scripted_receiver import ScriptedReceiver, server_context
 
+from arcacct.publishing.context import RunDeadline
 from arcacct.publishing.transport import TimeoutPolicy, Transport
 from arcacct.sandbox import Sandbox
 from arcacct.sandbox.authority import create
@@ -68,9 +69,11 @@ def receiver(authority, host):
 
 
 @pytest.fixture
-def naps():
+def naps(monkeypatch):
     """The waits between tries, which nobody waits."""
-    return []
+    taken = []
+    monkeypatch.setattr(RunDeadline, "sleep", lambda _deadline, seconds: taken.append(seconds))
+    return taken
 
 
 @pytest.fixture
@@ -81,7 +84,7 @@ def session_of(authority, host, naps):
     def make(credential=host, *, read_s: float = 5.0, ca_dir: str | None = None, proxy: str | None = None, **timeouts):
         context = tls_context(credential.cert_path, credential.key_path, ca_dir=ca_dir or authority.ca_dir)
         how = TimeoutPolicy(connect_s=5.0, read_s=read_s, **timeouts)
-        made.append(Transport(context, proxy=proxy, timeouts=how, sleep=naps.append))
+        made.append(Transport(context, proxy=proxy, timeouts=how))
         return made[-1]
 
     yield make

@@ -184,7 +184,7 @@ def sandbox(tmp_path_factory):
 
 
 def sandbox_client(sandbox, credential) -> tuple[AMSSender, Transport]:
-    session = Transport(tls_context(*credential, ca_dir=sandbox.ca_dir), sleep=lambda _: None)
+    session = Transport(tls_context(*credential, ca_dir=sandbox.ca_dir))
     publish = f"{sandbox.ams_url}/v1/projects/{sandbox.project}/topics/{sandbox.topic}:publish"
     token = f"https://localhost:{sandbox.authn_port}/v1/service-types/ams/hosts/localhost:authx509"
     return AMSSender(publish, token, session, Signer(*sandbox.client)), session

@@ -23,7 +23,7 @@ def plain():
 def in_clear(naps):
     """A session that uses none."""
     how = TimeoutPolicy(connect_s=5.0, read_s=5.0, backoff_s=(1.0,))
-    with closing(Transport(None, proxy="http://127.0.0.1:9", timeouts=how, sleep=naps.append)) as session:
+    with closing(Transport(None, proxy="http://127.0.0.1:9", timeouts=how)) as session:
         yield session
 
 
