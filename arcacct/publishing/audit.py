@@ -27,16 +27,8 @@ _PAGE = 500
 _NEWEST = 1000
 """How many places in the log `arcacct status` looks at."""
 _SLICE = 100_000
-_TEXTS = {
-    "Targets": ("Target", "Incarnation", "LastGoodSelection", "FullScanSelection", "LastError"),
-    "Messages": ("Target", "Kind", "Digest", "Destination", "Answer", "ReceiverID", "KeyPrefix"),
-    "SentNames": ("Names", "Site", "SubmitHost"),
-    "SentRecords": ("JobID", "KeyRest", "Notes"),
-    "SentSummaries": ("Target", "Kind", "Key", "Site", "SubmitHost"),
-    "HeldRecords": ("Target", "JobID", "Reason"),
-    "TargetMonths": ("Target", "Kind", "Incarnation", "Refusals"),
-}
-"""The text columns of the ledger, by table."""
+_TABLES = ("Targets", "Messages", "SentNames", "SentRecords", "SentSummaries", "HeldRecords", "TargetMonths")
+"""The tables with texts of others."""
 _JSON = {
     "SentNames": ("Names",),
     "SentSummaries": ("Key",),
@@ -125,21 +117,14 @@ def cursor(
     accounting: Connection, publishing: Connection, plugin: TargetPlugin, after_seq: int, last_seq: int
 ) -> list[str]:
     """Return the problems of a target's cursor, as the records with ``after_seq < Seq <= last_seq`` show them."""
-    found = list(unaccounted(accounting, publishing, plugin, after_seq, last_seq))
-    problems = (
-        [f"{plugin.target.name}: {ledger.DAMAGED}"] if cursors.is_damaged(publishing, plugin.target.block) else []
-    )
-    if found:
-        problems.append(f"{plugin.target.name}: {_never_sent(found)}")
+    problems = [ledger.DAMAGED] if cursors.is_damaged(publishing, plugin.target.block) else []
+    if job_ids := list(unaccounted(accounting, publishing, plugin, after_seq, last_seq)):
+        some = f"{', '.join(job_ids[:3])}{', ...' if len(job_ids) > 3 else ''}"
+        problems.append(
+            f"{count_of(len(job_ids), 'record')} up to its position in the log were never sent, for no recorded reason"
+            f" ({some}): `arcacct republish` of their months sends them"
+        )
     return problems
-
-
-def _never_sent(job_ids: Sequence[str]) -> str:
-    some = f"{', '.join(job_ids[:3])}{', ...' if len(job_ids) > 3 else ''}"
-    return (
-        f"{count_of(len(job_ids), 'record')} up to its position in the log were never sent, for no recorded reason"
-        f" ({some}): `arcacct republish` of their months sends them"
-    )
 
 
 def given(con: Connection) -> list[str]:
@@ -166,7 +151,7 @@ def given(con: Connection) -> list[str]:
 def texts(con: Connection, table: str) -> list[str]:
     """Return the problems of a table's text columns: values that are not UTF-8, or not JSON where JSON is expected."""
     problems = []
-    for column in _TEXTS.get(table, ()):
+    for (column,) in con.execute("SELECT name FROM pragma_table_info(?) WHERE type = 'TEXT'", (table,)).fetchall():
         wrong = 0
         for (value,) in con.execute(f"SELECT CAST({column} AS BLOB) FROM {table} WHERE {column} IS NOT NULL"):
             try:
@@ -190,11 +175,15 @@ def questions(
     """Return the checks of the ledger for `arcacct db check`, by question and part. Each part runs on its own."""
     highest = incarnation.highest_seq(accounting)
     bounds = [*range(0, highest, _SLICE), highest]
+
+    def of_target(plugin: TargetPlugin, low: int, high: int) -> list[str]:
+        return [f"{plugin.target.name}: {one}" for one in cursor(accounting, publishing, plugin, low, high)]
+
     return {
-        "texts": {table: partial(texts, publishing, table) for table in _TEXTS},
+        "texts": {table: partial(texts, publishing, table) for table in _TABLES},
         "the totals sent to receivers, compared with a recount": {"": partial(given, publishing)},
         "places in the log: all up to them was sent, or has a reason": {
-            f"{plugin.target.block} from {low}": partial(cursor, accounting, publishing, plugin, low, high)
+            f"{plugin.target.block} from {low}": partial(of_target, plugin, low, high)
             for plugin in plugins
             for low, high in pairwise(bounds)
         },
@@ -204,9 +193,5 @@ def questions(
 def newest(accounting: Connection, publishing: Connection, plugin: TargetPlugin) -> str:
     """Return the problem of a target's cursor that the last records below it show; empty if there is none."""
     position = cursors.cursor(publishing, plugin.target.block)
-    if position is None:
-        return ""
-    if cursors.is_damaged(publishing, plugin.target.block):
-        return ledger.DAMAGED
-    found = list(unaccounted(accounting, publishing, plugin, max(0, position.last_seq - _NEWEST), position.last_seq))
-    return _never_sent(found) if found else ""
+    last_seq = 0 if position is None else position.last_seq
+    return next(iter(cursor(accounting, publishing, plugin, max(0, last_seq - _NEWEST), last_seq)), "")
