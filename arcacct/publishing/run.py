@@ -379,8 +379,7 @@ def _each(
             both = Databases(access.open_accounting(here), access.open_publishing(here))
             with in_use(here, both), access.translating(here.publishing_database):
                 # Report unusable spool entries here: no later sweep finds them.
-                for complaint in _drained(here, both.accounting):
-                    options.complain(complaint)
+                _drain(here, both.accounting, options)
                 usage.update_monthly(both.accounting, here)
                 usage.update_breakdown(both.accounting, here)
                 access.shrink_page_cache(both.accounting)
@@ -422,8 +421,7 @@ def _planned(
             access.translating(here.database),
         ):
             con.text_factory = access.READABLE
-            for complaint in _drained(here, con):
-                options.complain(complaint)
+            _drain(here, con, options)
             usage.update_monthly(con, here)
     with trial.databases(here) as databases, access.translating(here.database):
         both = Databases(*databases)
@@ -433,14 +431,15 @@ def _planned(
         return [work(TargetRun(plugin, both, options), horizon) for plugin in plugins]
 
 
-def _drained(here: Places, con: Connection) -> list[str]:
-    """Record the waiting events of the spools; return complaints about the unusable ones."""
-    complaints: list[str] = []
+def _drain(here: Places, con: Connection, options: RunOptions) -> None:
+    """Record the waiting events of the spools; complain about the unusable ones."""
     if any(map(_has_something, spools(here))):
         from arcacct.arex.sweep import drain  # noqa: PLC0415  rarely needed: the recorder records nearly all
 
+        complaints: list[str] = []
         drain(here, con, complaints)
-    return complaints
+        for complaint in complaints:
+            options.complain(complaint)
 
 
 def _has_something(folder: str) -> bool:
