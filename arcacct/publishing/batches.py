@@ -12,8 +12,8 @@ from arcacct.database.connection import Connection
 from arcacct.errors import InputError
 from arcacct.publishing import ledger
 from arcacct.publishing.context import RunContext
-from arcacct.publishing.delivery import DeliveryBatch, MessagePart, MessageSink
-from arcacct.publishing.ledger import PLACE, HeldRecord, Names, SentRecord, SentVersion
+from arcacct.publishing.delivery import Delivery, DeliveryBatch, MessagePart
+from arcacct.publishing.ledger import PLACE, HeldRecord, SentRecord, SentVersion
 from arcacct.publishing.ledger_rows import DAY_S, month_of
 from arcacct.publishing.plugin import RecordFormat, RenderedRecord, TargetPlugin
 from arcacct.publishing.sent import digest, is_same
@@ -74,7 +74,7 @@ class RecordBatcher:
         self,
         ctx: RunContext,
         family: RecordFormat,
-        delivery: MessageSink,
+        delivery: Delivery,
         *,
         republish: bool = False,
         moves_cursor: bool = True,

@@ -108,13 +108,8 @@ def last_run(con: Connection, target: str) -> int:
     return 0 if row is None else int(row[0])
 
 
-def move_cursor(con: Connection, target: str, seq: int) -> None:
-    """Move the cursor to ``seq``: nothing up to there needs sending."""
-    with transaction(con):
-        advance(con, target, seq)
-
-
 def advance(con: Connection, target: str, seq: int) -> None:
+    """Move the cursor to ``seq``: everything up to there is handled. The caller has a transaction."""
     # Each column is computed from its own value, so that a damaged one stays different from the other.
     con.execute(
         "UPDATE Targets SET LastSeq = max(LastSeq, ?1), LastSeqAgain = max(LastSeqAgain, ?1) WHERE Target = ?2",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import time
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from threading import Semaphore, Thread
@@ -13,7 +12,7 @@ from typing import NamedTuple
 from arcacct.config.options import Target
 from arcacct.errors import ArcacctError, CredentialError, InputError, TargetBusy, TargetRefuses
 from arcacct.files.safe_open import open_directory, read_regular
-from arcacct.publishing import cursors, held, ledger, sent
+from arcacct.publishing import held, ledger, sent
 from arcacct.publishing.context import RunContext, RunDeadline
 from arcacct.publishing.held import RefusalHistory
 from arcacct.publishing.ledger import HeldRecord, LedgerGap, Message, MonthSnapshot, SentRecord, SentSum
@@ -31,10 +30,9 @@ class SendAhead:
     makes at most one message be sent twice. Nothing else may send until `stop` has returned.
     """
 
-    def __init__(self, sender: Sender, messages: Sequence[Message], groups: Sequence[str | None]) -> None:
+    def __init__(self, sender: Sender, messages: Sequence[Message]) -> None:
         """Start the thread."""
         self.messages = messages
-        self.groups = groups
         self.answers: list[Answer] = []
         """The answers to the first messages. Only the last answer can be other than accepted."""
         self.noted = 0
@@ -201,28 +199,7 @@ class UnconfirmedRefusal(NamedTuple):
     """How many messages had been accepted when it was refused."""
 
 
-class MessageSink(ABC):
-    """A receiver of batches."""
-
-    @abstractmethod
-    def resume(self) -> None:
-        """Handle the messages of an earlier run that have no answer."""
-
-    @abstractmethod
-    def deliver(self, what: DeliveryBatch) -> None:
-        """Handle the batches of a delivery, in order."""
-
-    def collect_answers(self) -> None:  # noqa: B027
-        """Note the answers that have arrived, without waiting."""
-
-    def settle(self) -> None:  # noqa: B027
-        """Decide about the single records that were refused."""
-
-    def stop(self) -> None:  # noqa: B027
-        """End what is still running, whatever happened before."""
-
-
-class Delivery(MessageSink):
+class Delivery:
     """Sends messages to one target and keeps its ledger."""
 
     def __init__(
@@ -275,7 +252,7 @@ class Delivery(MessageSink):
                     f"{error_of(answer)}; it was sent before and may have arrived, although no answer came: the next"
                     " run asks once more"
                 )
-            self._handle_answer(message, answer, self._accepted, None)
+            self._handle_answer(message, answer, self._accepted)
 
     def deliver(self, what: DeliveryBatch) -> None:
         """
@@ -283,18 +260,14 @@ class Delivery(MessageSink):
 
         Raises TargetBusy, TargetRefuses or CredentialError if the target cannot be used. The ledger keeps the attempts.
         """
-        packed, aside = self._packed(what.envelope, what.batches)
+        messages, aside = self._packed(what.envelope, what.batches)
         # Handle the earlier answers before the next messages are stored, so that at most one set has no answers.
         self._collect_answers()
         aside = [*what.held, *aside]
-        groups = [group for group, _message in packed]
-        messages = [message for _group, message in packed]
         if messages:
             messages[-1] = messages[-1]._replace(seq=what.seq)
         self._summary.quarantine(held.newly_quarantined(self._con, self._target, aside))
-        if not messages and not aside and not what.proofs:
-            if what.seq is not None:
-                cursors.move_cursor(self._con, self._target, what.seq)
+        if not messages and not aside and not what.proofs and what.seq is None:
             return
         seq = None if messages else what.seq
         intended = ledger.record_intent(
@@ -307,12 +280,12 @@ class Delivery(MessageSink):
             one_kind=self._one_kind,
             keep=self._keep,
         )
-        if what.ahead and not self._forbidden.keys() & set(groups):
+        if what.ahead and not self._forbidden.keys() & {message.group for message in intended}:
             # If the host refuses another thread, the caller waits for the answers.
             with suppress(RuntimeError):
-                self._under_way = SendAhead(self._sender, intended, groups)
+                self._under_way = SendAhead(self._sender, intended)
                 return
-        self._send_all(intended, groups)
+        self._send_all(intended)
 
     def collect_answers(self) -> None:
         """Note a message that the receiver has accepted, so that the next one is sent."""
@@ -328,35 +301,30 @@ class Delivery(MessageSink):
             return
         under_way.stop()
         noted = under_way.noted
-        answers = under_way.answers[noted:]
-        self._send_all(under_way.messages[noted:], under_way.groups[noted:], answers, under_way.error)
+        self._send_all(under_way.messages[noted:], under_way.answers[noted:], under_way.error)
 
     def _send_all(
-        self,
-        messages: Sequence[Message],
-        groups: Sequence[str | None],
-        answers: Sequence[Answer] = (),
-        error: Exception | None = None,
+        self, messages: Sequence[Message], answers: Sequence[Answer] = (), error: Exception | None = None
     ) -> None:
         """Send messages. The first have ``answers`` already; sending the next one raised ``error``."""
-        waiting = list(zip(messages, groups, strict=True))[::-1]
+        waiting = [*reversed(messages)]
         heard = iter(answers)
         try:
             while waiting:
-                message, group = waiting.pop()
+                message = waiting.pop()
                 answer = next(heard, None)
                 if answer is not None:
-                    self._handle_answer(message, answer, self._accepted, group)
+                    self._handle_answer(message, answer, self._accepted)
                 elif error is not None:
                     raise error
-                elif group in self._forbidden:
-                    self._hold_forbidden(message, self._forbidden[group])
+                elif message.group in self._forbidden:
+                    self._hold_forbidden(message, self._forbidden[message.group])
                 else:
-                    self._handle_answer(message, self._sender.send(message), self._accepted, group)
+                    self._handle_answer(message, self._sender.send(message), self._accepted)
         except ArcacctError:
             # Their records are read from the log again, with their values of that time: an unsent record can still be
             # corrected.
-            ledger.discard_unsent(self._con, [message.message_id for message, _group in waiting if message.records])
+            ledger.discard_unsent(self._con, [message.message_id for message in waiting if message.records])
             raise
 
     def stop(self) -> None:
@@ -400,14 +368,14 @@ class Delivery(MessageSink):
 
     def _packed(
         self, document: Envelope, batches: Sequence[Sequence[MessagePart]]
-    ) -> tuple[list[tuple[str | None, Message]], list[HeldRecord]]:
+    ) -> tuple[list[Message], list[HeldRecord]]:
         """
-        Return the message of each batch with its group, and the records that are held instead.
+        Return the message of each batch, and the records that are held instead.
 
         Batches of a forbidden group become no message. A text that cannot be packed is quarantined alone, so that the
         other texts can be sent. `RecordFormat.accept` should have found it before.
         """
-        packed: list[tuple[str | None, Message]] = []
+        packed: list[Message] = []
         # A republish does not hold forbidden records: it leaves them as they are.
         aside = [
             _forbidden(part.record, self._forbidden[part.authorisation_group])
@@ -419,7 +387,7 @@ class Delivery(MessageSink):
         while waiting:
             batch = waiting.pop()
             try:
-                packed.append((batch[0].authorisation_group, self._message(document, batch, None)))
+                packed.append(self._message(document, batch, None))
             except InputError as error:
                 if len(batch) > 1:
                     waiting += [batch[len(batch) // 2 :], batch[: len(batch) // 2]]
@@ -450,9 +418,10 @@ class Delivery(MessageSink):
             data,
             tuple(part.record for part in batch if part.record is not None),
             tuple(part.sum for part in batch if part.sum is not None),
+            batch[0].authorisation_group,
         )
 
-    def _handle_answer(self, message: Message, answer: Answer, accepted: int, group: str | None) -> None:
+    def _handle_answer(self, message: Message, answer: Answer, accepted: int) -> None:
         """
         Handle the answer to a message.
 
@@ -465,7 +434,7 @@ class Delivery(MessageSink):
         elif answer.kind in _REFUSALS:
             self._refuse(message, answer, accepted)
         elif answer.about_group:
-            self._forbidden[group] = answer
+            self._forbidden[message.group] = answer
             self._hold_forbidden(message, answer)
         else:
             if answer.timed_out and self._plugin.keeps_first and message.record_count > MOST_UNHALVED:
@@ -495,7 +464,7 @@ class Delivery(MessageSink):
         if message.record_count > 1:
             now, halves = self._accepted, self._halves(message)
             for part in ledger.split(self._con, self._target, message, halves, one_kind=self._one_kind):
-                self._handle_answer(part, self._sender.send(part), now, None)
+                self._handle_answer(part, self._sender.send(part), now)
         elif (answer.kind == Outcome.TOO_LARGE and answer.status is None) or self._has_evidence(message, accepted):
             # No status: the message was never sent because of its size.
             self._set_aside(message, answer)
@@ -603,7 +572,14 @@ class PlannedSender(Sender):
         """Accept a message, and write it to a file if asked. Raises InputError if it cannot be written."""
         self._written += 1
         if self._write_to is not None:
-            self._write(message, self._write_to)
+            name = f"{self._target.rpartition('/')[2].replace(':', '-')}-{self._written:04d}-{message.message_format}"
+            try:
+                # Readable by this user only, whatever the umask: messages contain names of users.
+                with open_directory(self._write_to, make=0o700) as folder, open(folder.create(name), "wb") as file:
+                    file.write(message.data)
+            except OSError as error:
+                what = f"{os.path.join(self._write_to, name)}: cannot write: {error.strerror}; give an empty directory"
+                raise InputError(what) from error
         return Answer(Outcome.ACCEPTED, receiver_id="planned")
 
     def pack(self, text: str) -> bytes:
@@ -618,17 +594,6 @@ class PlannedSender(Sender):
     def close(self) -> None:
         if self._made is not None:
             self._made.close()
-
-    def _write(self, message: Message, directory: str) -> None:
-        name = f"{self._target.rpartition('/')[2].replace(':', '-')}-{self._written:04d}-{message.message_format}"
-        try:
-            # Readable by this user only, whatever the umask: messages contain names of users.
-            with open_directory(directory, make=0o700) as folder, open(folder.create(name), "wb") as file:
-                file.write(message.data)
-        except OSError as error:
-            raise InputError(
-                f"{os.path.join(directory, name)}: cannot write: {error.strerror}; give an empty directory"
-            ) from error
 
 
 def _forbidden(record: SentRecord, answer: Answer) -> HeldRecord:

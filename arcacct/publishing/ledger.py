@@ -101,6 +101,8 @@ class Message(NamedTuple):
     records: tuple[SentRecord, ...]
     sums: tuple[SentSum, ...] = ()
     """Used only by `record_intent`. `SentSummaries` stores them; the message does not."""
+    group: str | None = None
+    """The group by which the receiver grants rights (`RecordFormat.authorisation_group`). It is not stored."""
 
 
 class SentVersion(NamedTuple):
@@ -365,7 +367,7 @@ def stored(con: Connection, message_id: int) -> Message:
     values = con.execute(f"SELECT MessageID, {_MESSAGE_COLUMNS} FROM Messages WHERE MessageID = ?", (message_id,))
     data = kept_bytes(con, message_id)
     assert data is not None, "they are kept until they are answered"
-    return Message._make((*values.fetchone(), data, tuple(records_of(con, message_id).values()), ()))
+    return Message._make((*values.fetchone(), data, tuple(records_of(con, message_id).values()), (), None))
 
 
 def kept_bytes(con: Connection, message_id: int) -> bytes | None:

@@ -532,8 +532,8 @@ class TargetPlugin(ABC):
         return self.duplicate_policy is not DuplicatePolicy.REPLACES
 
     def any_records(self) -> RecordFormat:
-        """Return a record format of any kind, for their common parts: keys and places."""
-        return self.records(self.record_formats[0])
+        """Return a record format: that of the present kind, or else of any, for their common parts: keys and places."""
+        return self.records(self.message_format if self.has_records(self.message_format) else self.record_formats[0])
 
     def has_records(self, kind: str) -> bool:
         """Whether messages of a kind have a record for each job, and no sums."""

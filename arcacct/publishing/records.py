@@ -17,7 +17,7 @@ from arcacct.publishing import held, kept_records, ledger, sent, target_months
 from arcacct.publishing.batches import UNFORESEEN, RecordBatcher, bare, batched, withdrawal
 from arcacct.publishing.context import RunContext
 from arcacct.publishing.cursors import Cursor
-from arcacct.publishing.delivery import DeliveryBatch, MessagePart, MessageSink
+from arcacct.publishing.delivery import Delivery, DeliveryBatch, MessagePart
 from arcacct.publishing.ledger import SentRecord, SentVersion
 from arcacct.publishing.ledger_rows import Month, month_bounds, month_name, month_of
 from arcacct.publishing.plugin import TargetPlugin
@@ -47,7 +47,7 @@ class RecordRouter(RecordBatcher):
     def __init__(
         self,
         ctx: RunContext,
-        delivery: MessageSink,
+        delivery: Delivery,
         *,
         republish: bool = False,
         waiting: Set[int] | None = None,
@@ -599,19 +599,14 @@ def surplus(accounting: Connection, publishing: Connection, plugin: TargetPlugin
     return Surplus(jobs, may_be_more)
 
 
-def zero_records(ctx: RunContext, delivery: MessageSink) -> None:
+def zero_records(ctx: RunContext, delivery: Delivery) -> None:
     """
     Send zeros for records that are in the receiver's own tables and that we do not publish.
 
     The ledger notes them under the job that has such a local ID and end here, under any name of the site; without one
     under the local ID.
     """
-    rows = ctx.at_receiver.records
-    family = (
-        ctx.plugin.records(ctx.plugin.message_format)
-        if ctx.plugin.has_records(ctx.plugin.message_format)
-        else ctx.plugin.any_records()
-    )
+    rows, family = ctx.at_receiver.records, ctx.plugin.any_records()
     ended = reader.ended_at(ctx.accounting, {one.end_time for one in rows}) if rows else []
     here = {
         family.key(bare(job_id, end_time, local_job_id)): job_id for _record_id, job_id, local_job_id, end_time in ended

@@ -19,7 +19,7 @@ from arcacct.database.location import spools
 from arcacct.publishing import cursors, held, safeguard, sent, target_months
 from arcacct.publishing.batches import batched
 from arcacct.publishing.context import RunContext, RunSummary
-from arcacct.publishing.delivery import DeliveryBatch, MessagePart, MessageSink
+from arcacct.publishing.delivery import Delivery, DeliveryBatch, MessagePart
 from arcacct.publishing.ledger import COUNTS, HeldRecord, MonthSnapshot, SentRecord, SentSum
 from arcacct.publishing.ledger_rows import Month, iso, month_bounds, month_name, next_month
 from arcacct.publishing.plugin import MonthlySummaries, TargetPlugin
@@ -158,7 +158,7 @@ def send_summaries(
     ctx: RunContext,
     family: MonthlySummaries,
     months: Iterable[Month],
-    delivery: MessageSink,
+    delivery: Delivery,
     *,
     horizon: int,
     seq: int | None,
@@ -228,7 +228,7 @@ def _ever_sent(ctx: RunContext, month: Month) -> list[Live]:
     ]
 
 
-def zero_sums(ctx: RunContext, delivery: MessageSink) -> None:
+def zero_sums(ctx: RunContext, delivery: Delivery) -> None:
     """Send zeros for sums in the receiver's own tables, for months that are published as records of jobs."""
     found = [
         (kind, one)
@@ -372,7 +372,7 @@ def _amounts(sums: Iterable[SentSum]) -> dict[CountingKey, Amount]:
 
 def send_sync(
     ctx: RunContext,
-    delivery: MessageSink,
+    delivery: Delivery,
     doubt_seq: int | None = None,
     *,
     months: Collection[Month] | None = None,

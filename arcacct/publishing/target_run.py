@@ -29,7 +29,7 @@ from arcacct.publishing import (
 )
 from arcacct.publishing.context import RunContext, RunDeadline, RunSummary
 from arcacct.publishing.cursors import Cursor
-from arcacct.publishing.delivery import Delivery, LazySender, MessageSink
+from arcacct.publishing.delivery import Delivery, LazySender
 from arcacct.publishing.former_publisher import FormerPublisher, former_publisher
 from arcacct.publishing.ledger import COUNTS, LedgerGap, SentRecord
 from arcacct.publishing.ledger_rows import (
@@ -328,7 +328,7 @@ class TargetRun:
             self._plugin, *both, self.summary, guard, published, life, former, kinds, former_names=names, known=known
         )
 
-    def _attempt(self, ctx: RunContext, origin: str, work: Callable[[MessageSink], None]) -> ArcacctError | None:
+    def _attempt(self, ctx: RunContext, origin: str, work: Callable[[Delivery], None]) -> ArcacctError | None:
         """Do the work with a sender to the target. An error ends only this target's run."""
         try:
             with ExitStack() as ending:
@@ -371,7 +371,7 @@ class TargetRun:
 
         return LedgerGap(incarnation.last_row(accounting, self._target.block), changed)
 
-    def _send_new(self, ctx: RunContext, delivery: MessageSink, start: Cursor, horizon: int) -> None:
+    def _send_new(self, ctx: RunContext, delivery: Delivery, start: Cursor, horizon: int) -> None:
         block = self._target.block
         self._refuse_other_names(ctx)
         # Read it again: resent messages may have moved the cursor.
@@ -589,7 +589,7 @@ class TargetRun:
         if proven != self._selection and not ctx.guard.held:
             safeguard.set_selection(ctx.publishing, block, "LastGoodSelection", self._selection)
 
-    def _send_again(self, ctx: RunContext, delivery: MessageSink, period: Period, horizon: int) -> None:
+    def _send_again(self, ctx: RunContext, delivery: Delivery, period: Period, horizon: int) -> None:
         concerned = self._months_of(ctx, period)
         if not self._options.receiver_rows:
             self._refuse_other_names(ctx)

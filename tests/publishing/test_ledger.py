@@ -591,8 +591,8 @@ def test_runs_and_cursors_are_of_one_target(con: Connection) -> None:
     """A cursor goes forward only."""
     assert [cursors.begin_run(con, ONE) for _ in range(3)] == [1, 2, 3]
     assert [cursors.last_run(con, name) for name in (ONE, OTHER, "nobody")] == [3, 0, 0]
-    cursors.move_cursor(con, ONE, 9)
-    cursors.move_cursor(con, ONE, 7)
+    ledger.record_intent(con, ONE, [], seq=9)
+    ledger.record_intent(con, ONE, [], seq=7)
     assert (last_seq(con), last_seq(con, OTHER)) == (9, 0)
 
 

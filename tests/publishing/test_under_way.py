@@ -40,7 +40,7 @@ def begun(receiver: Receiver, count: int = 3) -> SendAhead:
     messages = [
         Message(number, "ur", "publish", None, "nowhere", None, "", 1, b"", ()) for number in range(1, count + 1)
     ]
-    return SendAhead(receiver, messages, [None] * count)
+    return SendAhead(receiver, messages)
 
 
 def wait_for_one(under_way: SendAhead) -> tuple[Message, Answer]:

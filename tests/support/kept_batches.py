@@ -12,7 +12,7 @@ from publishing_site import Site
 from arcacct.database.schema import ACCOUNTING, PUBLISHING, in_memory
 from arcacct.publishing.batches import bare
 from arcacct.publishing.context import RunContext, RunSummary
-from arcacct.publishing.delivery import DeliveryBatch, MessageSink
+from arcacct.publishing.delivery import DeliveryBatch
 from arcacct.publishing.ledger import HeldRecord, SentRecord
 from arcacct.publishing.safeguard import Amount, CountingKey, DecreaseGuard
 from arcacct.publishing.target_months import AcceptedDecreases
@@ -24,7 +24,7 @@ REPLACING = f"{SGAS}sgas_corrections=replace\n"
 APEL = "[arcacct/directory:one]\npath={path}\ngocdb_name=SITE\napel_messages=individual\n"
 
 
-class Kept(MessageSink):
+class Kept:
     """Keeps what it is to deliver."""
 
     def __init__(self) -> None:
