@@ -14,7 +14,7 @@ from arcacct.database.connection import Connection
 from arcacct.database.durable import transaction
 from arcacct.publishing import ledger_rows, target_months
 from arcacct.publishing.cursors import advance
-from arcacct.publishing.ledger_rows import DAY_S, Month, month_of
+from arcacct.publishing.ledger_rows import DAY_S, THERE, Month, month_of
 from arcacct.wording import sanitise_line
 
 Names = tuple[str | int | None, ...]
@@ -296,13 +296,9 @@ def expect_groups(con: Connection, target: str, groups: Iterable[tuple[Names, tu
 def removed(con: Connection, target: str, job_id: str) -> None:
     """Note that a receiver's administrator deleted the records of a job, and release the job."""
     with transaction(con):
-        found = ledger_rows.of_jobs(
-            con,
-            f"MessageID, Position, PublishedTotalID, coalesce(Wall, 0), {ledger_rows.KEY}",
-            [job_id],
-            "Target = ? AND State = 'accepted' AND length(Record.Digest) > 0",
-            target,
-        )
+        columns = f"MessageID, Position, PublishedTotalID, coalesce(Wall, 0), {ledger_rows.KEY}"
+        with_usage = "Target = ? AND State = 'accepted' AND length(Record.Digest) > 0"
+        found = ledger_rows.of_jobs(con, columns, [job_id], with_usage, target)
         # Only the last version of each key counts.
         con.executemany(
             "UPDATE PublishedTotals SET Jobs = Jobs - 1, Wall = Wall - ? WHERE PublishedTotalID = ?",
@@ -466,7 +462,12 @@ def _kept(
         for one, row in zip(message.records, rows, strict=True)
         if row is not None and one.replaced_id is not None
     ]
-    before = ledger_rows.versions_before(con, target, again, message.message_id) if again else {}
+    columns = f"JobID, {ledger_rows.KEY}, Position, ReceiverRows, Record.Digest, PublishedTotalID, Wall"
+    where = "Target = ? AND State = 'accepted' AND MessageID < ?"
+    earlier = ledger_rows.of_jobs(con, columns, again, where, target, message.message_id)
+    # The last version of each key counts.
+    before = {(job_id, key): values for job_id, key, *values in earlier}
+    unpacked = cache(ledger_rows.unpacked_rows)
     update = "UPDATE SentRecords SET {} WHERE MessageID = ? AND Position = ?"
     kept = []
     for position, (one, row) in enumerate(zip(message.records, rows, strict=True)):
@@ -477,15 +478,18 @@ def _kept(
                 con.execute(update.format("Digest = ?"), (UNKNOWN_DIGEST, message.message_id, position))
                 kept.append(one)
             continue
-        old = before.get((one.job_id, one.key))
-        if old is None or row not in (old.receiver_row, KEPT, OTHER):
+        if (one.job_id, one.key) not in before:
+            continue
+        place, packed, digest, total_id, wall_s = before[one.job_id, one.key]
+        had = unpacked(packed)[place] if packed else None
+        if row not in (had, KEPT, OTHER):
             continue
         # Store the earlier version: the receiver has that one, not the one that was sent.
         con.execute(
             update.format("(Digest, PublishedTotalID, Wall) = (?, ?, ?)"),
-            (old.digest, old.total_id, old.wall_s, message.message_id, position),
+            (digest, total_id, wall_s, message.message_id, position),
         )
-        if old.digest != one.digest:
+        if digest != one.digest:
             kept.append(one)
     return kept
 
@@ -512,15 +516,10 @@ def _count_without(con: Connection, target: str, message_id: int) -> None:
 
     The newer message replaces the record's predecessor instead.
     """
+    replaces = f"Target = ? AND {ledger_rows.KEY} = ? AND MessageID > ? AND ReplacedID = ? AND State IN {THERE}"
     for one in records_of(con, message_id).values():
-        newer = ledger_rows.of_jobs(
-            con,
-            "MessageID, Position, State",
-            [one.job_id] if one.digest else [],
-            f"Target = ? AND {ledger_rows.KEY} = ? AND MessageID > ? AND State IN ('accepted', 'sending')"
-            " AND ReplacedID = ?",
-            *(target, one.key, message_id, one.total_id),
-        )
+        job_ids, of_one = [one.job_id] if one.digest else [], (target, one.key, message_id, one.total_id)
+        newer = ledger_rows.of_jobs(con, "MessageID, Position, State", job_ids, replaces, *of_one)
         if not newer:
             continue
         *place, state = newer[0]
@@ -629,18 +628,12 @@ def _answer(
     receiver_id: str | None,
     receiver_rows: Sequence[str | None] = (),
 ) -> None:
+    named = None if receiver_id is None else sanitise_line(receiver_id)
+    rows = ledger_rows.packed_rows(receiver_rows) if receiver_rows else None
     con.execute(
         "UPDATE Messages SET State = ?, Answered = ?, Attempts = Attempts + 1, AnswerCode = ?, Answer = ?,"
         " ReceiverID = ?, ReceiverRows = ? WHERE MessageID = ?",
-        (
-            state,
-            int(time.time()),
-            code,
-            sanitise_line(words),
-            None if receiver_id is None else sanitise_line(receiver_id),
-            ledger_rows.packed_rows(receiver_rows) if receiver_rows else None,
-            message_id,
-        ),
+        (state, int(time.time()), code, sanitise_line(words), named, rows, message_id),
     )
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import calendar
 import json
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from functools import lru_cache
 from operator import itemgetter
-from typing import Any, NamedTuple
+from typing import Any
 
 from arcacct.database.connection import Connection
 from arcacct.records import reader
@@ -78,6 +78,10 @@ MANY = 500
 """The highest number of ids in one query."""
 
 
+THERE = "('accepted', 'sending')"
+"""The states of a message that a receiver has, or may have."""
+
+
 def key_of(message: str, record: str) -> str:
     """Return the SQL expression for the receiver's key of a record: of rows of Messages and SentRecords."""
     return f"{message}.KeyPrefix || coalesce({record}.KeyRest, {record}.JobID)"
@@ -85,16 +89,6 @@ def key_of(message: str, record: str) -> str:
 
 KEY = key_of("Messages", "Record")
 """The receiver's key of a record, for `of_messages` and `of_jobs`."""
-
-
-class PreviousVersion(NamedTuple):
-    """The version of a job that was accepted last under a key, before a message."""
-
-    receiver_row: str | None
-    """The receiver's own number of the record."""
-    digest: bytes
-    total_id: int | None
-    wall_s: int | None
 
 
 def of_messages(columns: str, where: str) -> str:
@@ -133,27 +127,6 @@ def of_jobs(
 def same_job(one: str, other: str) -> str:
     """Return an SQL condition that two columns have one JobID. SentRecords is indexed by the ends of JobIDs."""
     return f"substr({one}, -16) = substr({other}, -16) AND {one} = {other}"
-
-
-def versions_before(
-    con: Connection, target: str, job_ids: Sequence[str], message_id: int
-) -> dict[tuple[str, str], PreviousVersion]:
-    """Return, by JobID and key, the version of some jobs that a target accepted last before a message."""
-    found = {}
-    rows_of: dict[int, list[str | None]] = {}
-    for job_id, key, number, position, packed, *values in of_jobs(
-        con,
-        f"JobID, {KEY}, MessageID, Position, ReceiverRows, Record.Digest, PublishedTotalID, Wall",
-        job_ids,
-        "Target = ? AND State = 'accepted' AND MessageID < ?",
-        target,
-        message_id,
-    ):
-        if packed is not None and number not in rows_of:
-            rows_of[number] = unpacked_rows(packed)
-        row = None if packed is None else rows_of[number][position]
-        found[job_id, key] = PreviousVersion(row, *values)
-    return found
 
 
 def packed_rows(rows: Iterable[str | None]) -> str:
