@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import sys
 import time
+from collections import defaultdict
 from collections.abc import Callable, Sequence
-from functools import partial
+from contextlib import suppress
+from functools import cache, partial
 from typing import Any
 
 from arcacct.database.connection import Connection
@@ -79,11 +81,10 @@ class RecordBatcher:
         republish: bool = False,
         moves_cursor: bool = True,
     ) -> None:
+        self._ctx = ctx
         self._family = family
-        self._con = ctx.publishing
         self._plugin = ctx.plugin
         self._keeps_first = ctx.plugin.keeps_first
-        self._guard = ctx.guard
         self._moves_cursor = moves_cursor and not republish
         self._delivery = delivery
         self._summary = ctx.summary
@@ -94,14 +95,16 @@ class RecordBatcher:
         self._republish = republish
         self._now = int(time.time())
         self._settle_s = ctx.plugin.target.settle_s
-        self._parts: dict[str | None, list[MessagePart]] = {}
+        self._parts = defaultdict[str | None, list[MessagePart]](list)
         self._count = 0
         self._bytes = 0
         self._full: list[list[MessagePart]] = []
         self._full_bytes = 0
         self._held: list[HeldRecord] = []
         self._seq: int | None = None
-        self._elsewhere: dict[int, bool] = {}
+        is_elsewhere, site = ctx.guard.published_under_other_site, family.site
+        # By day: whether the month is published under another site's name.
+        self._is_elsewhere = cache(lambda day: is_elsewhere(month_of(day * DAY_S), site))
 
     def add(self, aar: AAR, seq: int, known: Sequence[SentVersion] = ()) -> bool:
         """
@@ -131,10 +134,11 @@ class RecordBatcher:
 
         This is the fast path for most records: it creates only the objects that the ledger stores.
         """
-        unsettled_from, rendered, collect = self._now - self._settle_s, self._rendered, self._collect
+        unsettled_from, is_elsewhere = self._now - self._settle_s, self._is_elsewhere
+        rendered, collect = self._rendered, self._collect
         for number, (seq, aar) in enumerate(records):
             made, end_time = rendered(aar), aar.end_time
-            if made is None or (aar.status == FAILED and end_time > unsettled_from) or self._is_elsewhere(end_time):
+            if made is None or (aar.status == FAILED and end_time > unsettled_from) or is_elsewhere(end_time // DAY_S):
                 self.add(aar, seq)
                 continue
             key, text, group, names = made
@@ -145,14 +149,6 @@ class RecordBatcher:
                 self._end_batch()
             if not number % _ANSWERS_EVERY:
                 self._delivery.collect_answers()
-
-    def _is_elsewhere(self, end_time: int) -> bool:
-        """Whether the month of ``end_time`` is published under another site's name. The answer is cached by day."""
-        found = self._elsewhere.get(end_time // DAY_S)
-        if found is None:
-            found = self._guard.published_under_other_site(month_of(end_time), self._family.site)
-            self._elsewhere[end_time // DAY_S] = found
-        return found
 
     def _rendered(self, aar: AAR) -> RenderedRecord | None:
         """Return a record that can be sent unchanged; ``None`` if the rules must decide."""
@@ -165,8 +161,8 @@ class RecordBatcher:
         """Whether the safeguard blocks a record: figures would change, or be split between two sites, without proof."""
         if known:
             site_of = self._family.site_of
-            return self._guard.blocks_correction(aar, key, seq, known, asked=self._republish, site_of=site_of)
-        return reader.is_time(aar.end_time) and self._guard.blocks_new_record(aar.end_time, self._family.site, seq)
+            return self._ctx.guard.blocks_correction(aar, key, seq, known, asked=self._republish, site_of=site_of)
+        return reader.is_time(aar.end_time) and self._ctx.guard.blocks_new_record(aar.end_time, self._family.site, seq)
 
     def quarantine(self, aar: AAR, seq: int, reason: str) -> None:
         """Quarantine a record for a reason that the receiver would not report."""
@@ -176,12 +172,10 @@ class RecordBatcher:
 
     def _hold(self, record: SentRecord, reason: str, not_before: int | None = None) -> None:
         """Hold a record by our own rules. ``not_before``, UTC seconds: the job ends in the future and is sent then."""
-        if not_before is not None:
-            self._summary.ahead += 1
-            self._held.append(HeldRecord(record, "held", reason, not_before))
-        else:
-            # Retry daily: it costs nothing, and the configuration, the program or another job may have changed.
-            self._held.append(HeldRecord(record, "quarantined", reason, self._now + DAY_S))
+        self._summary.ahead += not_before is not None
+        # Retry daily: it costs nothing, and the configuration, the program or another job may have changed.
+        state, next_try = ("quarantined", self._now + DAY_S) if not_before is None else ("held", not_before)
+        self._held.append(HeldRecord(record, state, reason, next_try))
 
     def _add_new(self, aar: AAR, record: SentRecord, known: Sequence[SentVersion], made: RenderedRecord | None) -> None:
         for one in known:
@@ -193,7 +187,7 @@ class RecordBatcher:
             reason = f"failed, and may be resumed until it is settled (settle={self._settle_s} s)"
             held: HeldRecord | None = HeldRecord(record, "held", reason)
         else:
-            held = self._correction(aar, record, known) if known else None
+            held = self._correction(aar, record, known)
         if held is not None:
             self._held.append(held)
         # A receiver that keeps the first version ignores another one, but another key would be a second job.
@@ -209,9 +203,8 @@ class RecordBatcher:
         for old in known:
             record = _retracted(job_id, aar, old)
             if not self._keeps_first:
-                self._summary.note_record(
-                    job_id, f"was published and is not any more: it is sent again with zeros ({old.key})", old.key
-                )
+                what = f"was published and is not any more: it is sent again with zeros ({old.key})"
+                self._summary.note_record(job_id, what, old.key)
                 self.withdraw(record, aar)
             else:
                 self._summary.corrections += 1
@@ -227,13 +220,12 @@ class RecordBatcher:
 
         The ledger notes it with an empty digest: the receiver has no usage under this key any more.
         """
-        part = withdrawal(self._con, self._plugin, self._family, old, aar, self._now)
+        part = withdrawal(self._ctx.publishing, self._plugin, self._family, old, aar, self._now)
         if part is None:
             self._summary.note_record(old.job_id, f"{NAMES_FORGOTTEN} ({old.key})", old.key)
             return
         self._summary.withdrawn.add(month_of(old.end_time))
-        text, record = part
-        self._collect(text, None, record)
+        self._collect(part[0], None, part[1])
 
     def _correction(self, aar: AAR, record: SentRecord, known: Sequence[SentVersion]) -> HeldRecord | None:
         # A version without a digest: an operator has said that the receiver has room for the record now.
@@ -272,11 +264,8 @@ class RecordBatcher:
             group = self._family.authorisation_group(verdict.aar)
         for old in known:
             if old.key != record.key and not self._keeps_first:
-                self._summary.note_record(
-                    aar.job_id,
-                    f"was published as another record ({old.key}): that one is sent again with zeros",
-                    old.key,
-                )
+                what = f"was published as another record ({old.key}): that one is sent again with zeros"
+                self._summary.note_record(aar.job_id, what, old.key)
                 self.withdraw(_retracted(aar.job_id, aar, old), aar)
         self._collect(text, group, record if notes is None else record._replace(notes=notes))
 
@@ -288,15 +277,11 @@ class RecordBatcher:
             return any(one.notes == self._plugin.replacement_note for one in known)
         return self._family.replaces(aar)
 
-    def _collect(self, text: str, group: str | None, record: SentRecord) -> None:
+    def _collect(self, text: str, group: str | None, record: SentRecord | None) -> None:
         size = wire_size(text, crlf=self._crlf)
         if self._count and (self._count >= self._most or self._bytes + size > self._room):
             self._end_batch()
-        part = _part((text, record, None, group))
-        if (parts := self._parts.get(group)) is None:
-            self._parts[group] = [part]
-        else:
-            parts.append(part)
+        self._parts[group].append(_part((text, record, None, group)))
         self._count += 1
         self._bytes += size
 
@@ -309,7 +294,7 @@ class RecordBatcher:
         """Close the batches that are being filled: later records go into new ones."""
         self._full += self._parts.values()
         self._full_bytes += self._bytes
-        self._parts, self._count, self._bytes = {}, 0, 0
+        self._parts, self._count, self._bytes = defaultdict(list), 0, 0
         if self._full_bytes >= _SET_BYTES or len(self._full) >= _SET_MESSAGES:
             self._deliver(ahead=True)
 
@@ -320,8 +305,8 @@ class RecordBatcher:
     def _deliver(self, *, ahead: bool) -> None:
         batches = [*self._full, *self._parts.values()]
         what = DeliveryBatch(self._family.envelope, batches, self._seq, self._held, ahead=ahead)
-        self._full, self._full_bytes, self._parts, self._count, self._bytes = [], 0, {}, 0, 0
-        self._held, self._seq = [], None
+        self._full, self._full_bytes, self._held, self._seq = [], 0, [], None
+        self._parts, self._count, self._bytes = defaultdict(list), 0, 0
         self._delivery.deliver(what)
 
 
@@ -351,20 +336,13 @@ def withdrawal(
     if any(isinstance(one, str) and PSEUDONYM.fullmatch(one) for one in names):
         return None
     if not names or (plugin.groups_records and len(names) == PLACE):
-        present = _present_names(family, aar, now) or family.names(bare(old.job_id, old.end_time))
+        present = family.names(bare(old.job_id, old.end_time))
+        with suppress(*UNFORESEEN):
+            if aar is not None and (verdict := family.accept(aar, now)).refusal is None:
+                present = family.names(verdict.aar)
         names = (names or (family.site_of(old.key) or present[0], present[1])) + present[PLACE:]
     record = old._replace(digest=b"", seq=0, notes="sent with zeros", names=names, wall_s=0)
     return family.zeros(old.key, names, now), record
-
-
-def _present_names(family: RecordFormat, aar: AAR | None, now: int) -> Names | None:
-    if aar is None:
-        return None
-    try:
-        verdict = family.accept(aar, now)
-        return family.names(verdict.aar) if verdict.refusal is None else None
-    except UNFORESEEN:
-        return None
 
 
 def _why_gone(aar: AAR) -> str:

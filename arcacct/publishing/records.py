@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Sequence, Set
 from contextlib import suppress
 from enum import Enum
@@ -22,7 +22,7 @@ from arcacct.publishing.ledger import SentRecord, SentVersion
 from arcacct.publishing.ledger_rows import Month, month_bounds, month_name, month_of
 from arcacct.publishing.plugin import TargetPlugin
 from arcacct.publishing.selection import remembered_kinds
-from arcacct.publishing.sent import ZeroedKey, is_same
+from arcacct.publishing.sent import is_same
 from arcacct.records import reader, usage
 from arcacct.records.model import AAR
 from arcacct.records.pseudonyms import closed_months, pseudonymised
@@ -53,49 +53,25 @@ class RecordRouter(RecordBatcher):
         waiting: Set[int] | None = None,
     ) -> None:
         """Prepare for a target that is or ever was sent records. ``waiting``: `kept_records.take_over`."""
-        self._ctx = ctx
         self._waiting = waiting or frozenset()
         self._is_noted = waiting is not None
         self._before = ledger.last_message(ctx.publishing)
         jobs = set(filter(ctx.plugin.has_records, ctx.message_formats))
         main = ctx.plugin.message_format if ctx.plugin.message_format in jobs else min(jobs)
+        super().__init__(ctx, ctx.plugin.records(main), delivery, republish=republish)
         self._is_one_family = ctx.message_formats == {main}
         self._others = {
             kind: RecordBatcher(ctx, ctx.plugin.records(kind), delivery, republish=republish, moves_cursor=False)
             for kind in sorted(jobs - {main})
         }
-        super().__init__(ctx, ctx.plugin.records(main), delivery, republish=republish)
 
-    def _at(self, end_time: object) -> RecordBatcher | None:
+    def batcher(self, end_time: object) -> RecordBatcher | None:
         """Return the batcher for a record with this end time; ``None`` if a sum of its month has it."""
         if self._is_one_family:
             return self
         known = reader.is_time(end_time)
         kind = self._ctx.message_format_of(month_of(end_time)) if known else self._ctx.plugin.message_format  # type: ignore[arg-type]
-        if kind in self._others:
-            return self._others[kind]
-        return self if self._ctx.plugin.has_records(kind) else None
-
-    def add(self, aar: AAR, seq: int, known: Sequence[SentVersion] = ()) -> bool:
-        """Add one record, as `RecordBatcher.add`."""
-        batcher = self._at(aar.end_time)
-        if batcher is self:
-            return super().add(aar, seq, known)
-        if batcher is not None:
-            return batcher.add(aar, seq, known)
-        self.passed(seq)
-        changed = [one for one in known if not is_same(aar, one.digest)]
-        if self._ctx.guard.blocks_retraction(aar, seq, changed, unwanted=False):
-            return True
-        return not self.retract(aar.job_id, aar, known)
-
-    def add_new(self, records: Sequence[tuple[int, AAR]]) -> None:
-        """Add new records, as `RecordBatcher.add_new`."""
-        if self._is_one_family:
-            super().add_new(records)
-            return
-        for seq, aar in records:
-            self.add(aar, seq)
+        return self._others.get(kind, self if self._ctx.plugin.has_records(kind) else None)
 
     def zero_out_previous(self, doubt_seq: int, ended_from: int, ended_before: int = reader.LAST_SECOND) -> None:
         """
@@ -111,7 +87,7 @@ class RecordRouter(RecordBatcher):
         keys = {
             family.key(bare(one.job_id, one.end_time, one.local_job_id)): one
             for one in usage.former_keys(ctx.accounting, doubt_seq)
-            if ended_from <= one.end_time < ended_before and self._at(one.end_time) is not None
+            if ended_from <= one.end_time < ended_before and self.batcher(one.end_time) is not None
         }
         job_ids = list({one.job_id for one in keys.values()})
         records = reader.by_job_id(ctx.accounting, job_ids)
@@ -119,7 +95,7 @@ class RecordRouter(RecordBatcher):
         there |= {one.key for known in _versions(ctx, job_ids).values() for one in known}
         # Zeros for a receiver's own row have its names.
         ended, last = (ended_from, ended_before), ledger.last_message(ctx.publishing)
-        total_ids = {one.key: one.total_id for one in sent.zeroed_keys(ctx.publishing, ctx.block, ended, last)}
+        total_ids = {one.key: one.total_id for one in sent.zeroed(ctx.publishing, ctx.block, ended, last)}
         for key, one in keys.items():
             if key not in there:
                 record = SentRecord(one.job_id, 0, 0, one.end_time, b"", key, total_id=total_ids.get(key))
@@ -139,13 +115,13 @@ class RecordRouter(RecordBatcher):
         ctx, family = self._ctx, self._family
         if not ctx.plugin.groups_records:
             return
-        for group in sent.empty_groups(ctx.publishing, ctx.block):
-            end_time = month_bounds(group.year, group.month)[0] + 1
-            names = ledger.sent_names(ctx.publishing, group.total_id)
+        for total_id, year, month in sent.empty_groups(ctx.publishing, ctx.block):
+            end_time = month_bounds(year, month)[0] + 1
+            names = ledger.sent_names(ctx.publishing, total_id)
             # A month in the future by this host's clock waits: the receiver would refuse the message.
             if len(names) > ledger.PLACE and end_time <= int(time.time()):
                 job_id, key = family.group_record(names, end_time)
-                self.withdraw(SentRecord(job_id, 0, 0, end_time, b"", key, total_id=group.total_id))
+                self.withdraw(SentRecord(job_id, 0, 0, end_time, b"", key, total_id=total_id))
         self.flush()
 
     def _expect_former_groups(self, months: Iterable[Month]) -> None:
@@ -175,8 +151,8 @@ class RecordRouter(RecordBatcher):
         if self._keeps_first:
             return
         months = {*months, *self._summary.withdrawn}
-        is_in_doubt = incarnation.uncertain_after_seq(self._con, self._ctx.block) is not None
-        unnamed = months if is_in_doubt else months & sent.months_without_names(self._con, self._ctx.block)
+        is_in_doubt = incarnation.uncertain_after_seq(self._ctx.publishing, self._ctx.block) is not None
+        unnamed = months if is_in_doubt else months & sent.months_without_names(self._ctx.publishing, self._ctx.block)
         self._expect_former_groups(unnamed)
         self._neutralise_groups()
         closed = closed_months(self._ctx.accounting)
@@ -184,7 +160,7 @@ class RecordRouter(RecordBatcher):
             self._repeat_zeros(*month_bounds(*month))
         for month in sorted(self._summary.withdrawn):
             # Another job may have the key by now: then nothing is too many.
-            if found := surplus(self._ctx.accounting, self._con, self._ctx.plugin, month):
+            if found := surplus(self._ctx.accounting, self._ctx.publishing, self._ctx.plugin, month):
                 text = f"{month_name(month)}: usage is right, {found} at the receiver: it never deletes a record"
                 self._summary.note(text)
 
@@ -200,22 +176,11 @@ class RecordRouter(RecordBatcher):
         ended = ended_from, min(ended_before, now)
         gone = surplus_records(ctx.accounting, ctx.publishing, ctx.plugin, ended, self._before)
         records = reader.by_job_id(ctx.accounting, list({one.job_id for one in gone}))
-        parts = []
         for one in gone:
-            record = SentRecord(one.job_id, 0, 0, one.end_time, b"", one.key, total_id=one.total_id)
-            part = withdrawal(ctx.publishing, ctx.plugin, self._family, record, records.get(one.job_id), now)
+            part = withdrawal(ctx.publishing, ctx.plugin, self._family, one, records.get(one.job_id), now)
             if part is not None:
-                parts.append(MessagePart(part[0]))
+                self._collect(part[0], None, None)
         self.flush()
-        self._delivery.deliver(DeliveryBatch(self._family.envelope, batched(parts, *ctx.limits)))
-
-    def quarantine(self, aar: AAR, seq: int, reason: str) -> None:
-        """Quarantine a record, as `RecordBatcher.quarantine`."""
-        batcher = self._at(aar.end_time)
-        if batcher is None or batcher is self:
-            super().quarantine(aar, seq, reason)
-        else:
-            batcher.quarantine(aar, seq, reason)
 
     def key_collisions(self, records: Sequence[AAR]) -> dict[str, str]:
         """
@@ -234,16 +199,14 @@ class RecordRouter(RecordBatcher):
         seconds = reader.seconds_of_others(ctx.accounting, ends, own_ids)
         others = reader.ended_at(ctx.accounting, seconds, besides=own_ids) if seconds else []
         ends.update(end_time for *_name, end_time in others)
-        same: dict[str, list[AAR]] = {}
+        same = defaultdict[str, list[AAR]](list)
         # A key contains the end time: only jobs that end in the same second need their keys made.
         for aar in records if max(ends.values(), default=0) > 1 else ():
             if ends[aar.end_time] > 1:
-                same.setdefault(key(aar), []).append(aar)
-        rivals: dict[str, list[str]] = {one: [] for one in same}
+                same[key(aar)].append(aar)
+        rivals = defaultdict[str, list[str]](list)
         for _record_id, job_id, local_job_id, end_time in others:
-            other = key(bare(job_id, end_time, local_job_id))
-            if other in same:
-                rivals[other].append(job_id)
+            rivals[key(bare(job_id, end_time, local_job_id))].append(job_id)
         found: dict[str, str] = {}
         for one, ours in same.items():
             if len(ours) > 1 or rivals[one]:
@@ -310,6 +273,7 @@ class Fate(Enum):
     SEND = "send the record, if the receiver lacks this version"
     QUARANTINE = "hold it back: the receiver would take it for another job"
     RETRACT = "take back what the receiver has"
+    IN_SUM = "take back its records: its month is published as sums"
     LEAVE = "leave the receiver as it is"
 
 
@@ -342,22 +306,31 @@ def gather(ctx: RunContext, router: RecordRouter, jobs: Sequence[tuple[int, str,
     ]  # fmt: skip
 
 
-def fate(ctx: RunContext, job: Candidate) -> Fate:
-    """Decide what happens to a job. Whether figures may change is left to the safeguard, which knows the months."""
+def fate(ctx: RunContext, router: RecordRouter, job: Candidate) -> tuple[Fate, RecordBatcher]:
+    """
+    Decide what happens to a job, and in which format.
+
+    Whether figures may change is left to the safeguard, which knows the months.
+    """
     aar = job.aar
     if aar is None:
-        return Fate.RETRACT
+        return Fate.RETRACT, router
     if not reader.is_publishable(aar):
         # The end of a resumed job decides.
-        return Fate.RETRACT if aar.held or aar.status in FINAL else Fate.LEAVE
+        return Fate.RETRACT if aar.held or aar.status in FINAL else Fate.LEAVE, router
     # Records with pseudonyms stay at the receiver as they were sent: the pseudonyms are no correction.
     if job.is_closed or job.state == "dropped":
-        return Fate.LEAVE
+        return Fate.LEAVE, router
     if not ctx.plugin.target.wants(aar.vo):
-        return Fate.RETRACT
+        return Fate.RETRACT, router
+    batcher = router.batcher(aar.end_time)
     if job.twin is not None:
-        return Fate.QUARANTINE
-    return Fate.SEND if job.versions or job.state is not None else Fate.NEW
+        what = Fate.QUARANTINE
+    elif batcher is None:
+        what = Fate.IN_SUM
+    else:
+        what = Fate.SEND if job.versions or job.state is not None else Fate.NEW
+    return what, batcher or router
 
 
 def route(ctx: RunContext, router: RecordRouter, jobs: Sequence[tuple[int, str, AAR | None]]) -> list[str]:
@@ -368,27 +341,30 @@ def route(ctx: RunContext, router: RecordRouter, jobs: Sequence[tuple[int, str, 
     job.
     """
     settled: list[str] = []
-    for what, some in groupby(gather(ctx, router, jobs) if jobs else (), partial(fate, ctx)):
+    for (what, batcher), some in groupby(gather(ctx, router, jobs) if jobs else (), partial(fate, ctx, router)):
         if what is Fate.NEW:
-            router.add_new([(one.seq, one.aar) for one in some if one.aar is not None])
+            batcher.add_new([(one.seq, one.aar) for one in some if one.aar is not None])
         elif what is not Fate.LEAVE:
-            settled += [one.job_id for one in some if not _act(ctx, router, one, what) and one.state is not None]
+            settled += [one.job_id for one in some if not act(ctx, batcher, one, what) and one.state is not None]
     return settled
 
 
-def _act(ctx: RunContext, router: RecordRouter, job: Candidate, what: Fate) -> bool:
+def act(ctx: RunContext, batcher: RecordBatcher, job: Candidate, what: Fate) -> bool:
     """Do with a job what was decided. Return False if nothing needs sending."""
-    seq, aar = job.seq, job.aar
+    seq, aar, known = job.seq, job.aar, job.versions
     if aar is not None and what is Fate.SEND:
-        return router.add(aar, seq, job.versions)
+        return batcher.add(aar, seq, known)
     if aar is not None and what is Fate.QUARANTINE:
-        router.quarantine(aar, seq, TWIN.format(job.twin))
+        batcher.quarantine(aar, seq, TWIN.format(job.twin))
         return True
+    if aar is not None and what is Fate.IN_SUM:
+        # A sum of this version replaces its record.
+        known = [one for one in known if not is_same(aar, one.digest)]
     # If only the selection excludes the job, its record is publishable.
     unwanted = aar is not None and reader.is_publishable(aar)
-    if ctx.guard.blocks_retraction(aar, seq, job.versions, unwanted=unwanted):
+    if ctx.guard.blocks_retraction(aar, seq, known, unwanted=unwanted):
         return True
-    return not router.retract(job.job_id, aar, job.versions)
+    return not batcher.retract(job.job_id, aar, job.versions)
 
 
 def add_logged(
@@ -544,21 +520,21 @@ def _absent(ctx: RunContext, ended: tuple[int, int]) -> Iterator[list[tuple[int,
 
 def surplus_records(
     accounting: Connection, publishing: Connection, plugin: TargetPlugin, ended: tuple[int, int], last_message: int
-) -> list[ZeroedKey]:
+) -> list[SentRecord]:
     """
-    Return the records with zeros that a receiver has in addition to those of jobs, each key once (`sent.zeroed_keys`).
+    Return the records with zeros that a receiver has in addition to those of jobs, each key once (`sent.zeroed`).
 
     A receiver that replaces records never deletes one, and counts each as a job. A key that another job has now is left
     out.
     """
     if plugin.keeps_first:
         return []
-    gone = {one.key: one for one in sent.zeroed_keys(publishing, plugin.target.block, ended, last_message)}
+    gone = {one.key: one for one in sent.zeroed(publishing, plugin.target.block, ended, last_message)}
     key = plugin.any_records().key
     others = [
         job_id
-        for _record_id, job_id, local_job_id, end_time in (
-            reader.ended_at(accounting, {one.end_time for one in gone.values()}) if gone else ()
+        for _record_id, job_id, local_job_id, end_time in reader.ended_at(
+            accounting, {one.end_time for one in gone.values()}
         )
         if key(bare(job_id, end_time, local_job_id)) in gone
     ]

@@ -25,6 +25,7 @@ from arcacct.publishing.ledger import (
     records_of,
     stored,
 )
+from arcacct.publishing.ledger_rows import THERE
 from arcacct.records.model import AAR
 from arcacct.records.states import SQL_BY_ITSELF
 
@@ -96,17 +97,14 @@ def is_same(aar: AAR, stored: bytes) -> bool:
 
 MANY = ledger_rows.MANY
 """The highest number of ids in one query."""
-_THERE = "('accepted', 'sending')"
-"""The states of a message that a receiver has, or may have."""
 _IS_NEWEST = (
     "NOT EXISTS (SELECT 1 FROM SentRecords AS Newer CROSS JOIN Messages AS NewerMessage USING (MessageID)"
     f" WHERE {ledger_rows.same_job('Newer.JobID', 'Record.JobID')}"
     " AND (Newer.MessageID, Newer.Position) > (Record.MessageID, Record.Position)"
     f" AND {ledger_rows.key_of('NewerMessage', 'Newer')} = {ledger_rows.KEY}"
-    f" AND NewerMessage.Target = :target AND NewerMessage.State IN {_THERE})"
+    f" AND NewerMessage.Target = :target AND NewerMessage.State IN {THERE})"
 )
 """Whether nothing was sent to the target under the same key after Record, a row of SentRecords, of Messages."""
-_SUM = "Key, Year, Month, Jobs, Wall, coalesce(Site, ''), coalesce(SubmitHost, ''), IsAdopted"
 
 
 def versions(
@@ -119,70 +117,51 @@ def versions(
     keeps the first version, a republished version counts only if it was the first.
     """
     found: dict[str, dict[str, SentVersion]] = {}
-    for job_id, origin, *values in ledger_rows.of_jobs(
-        con,
-        f"JobID, Origin, {ledger_rows.KEY}, Record.Digest, EndTime, PublishedTotalID, coalesce(Wall, 0), MessageID,"
-        " Notes",
-        job_ids,
-        "Target = ? AND State IN ('accepted', 'sending')",
-        target,
-    ):
-        version = SentVersion._make(values)
+    values = f"{ledger_rows.KEY}, Record.Digest, EndTime, PublishedTotalID, coalesce(Wall, 0), MessageID, Notes"
+    where = f"Target = ? AND State IN {THERE}"
+    for job_id, origin, *values_of_one in ledger_rows.of_jobs(con, f"JobID, Origin, {values}", job_ids, where, target):
+        version = SentVersion._make(values_of_one)
         keys = found.setdefault(job_id, {})
         if not (keeps_first and origin == "republish" and version.key in keys):
             keys[version.key] = version
     return {job_id: [one for one in keys.values() if one.digest] for job_id, keys in found.items()}
 
 
-class ZeroedKey(NamedTuple):
-    """A key whose last message to a receiver had zeros for a job, or for a group without jobs."""
-
-    job_id: str
-    key: str
-    end_time: int
-    total_id: int | None = None
-    """The row of `PublishedTotals` with the names that were sent; ``None``: a former program did not store them."""
-
-
-def zeroed_keys(con: Connection, target: str, ended: tuple[int, int], last_message: int) -> list[ZeroedKey]:
+def zeroed(con: Connection, target: str, ended: tuple[int, int], last_message: int) -> list[SentRecord]:
     """
-    Return the keys with ``ended[0] <= EndTime < ended[1]`` that were last sent with zeros and are no longer valid.
+    Return the records with zeros of ``ended[0] <= EndTime < ended[1]`` under keys that are no longer valid.
 
-    Only keys that a message up to ``last_message`` zeroed are returned, with the names that it had. Another job may
-    have the same key now.
+    The zeros are of a job, or of a group without jobs, and nothing was sent under the key after them. Only zeros in a
+    message up to ``last_message`` are returned. Another job may have the same key now. `SentRecord.total_id` is
+    ``None`` if a former program did not store the names.
     """
     # CROSS makes SQLite start with the zeros. Otherwise it may read all messages for a few zeros.
     rows = con.execute(
         f"SELECT DISTINCT JobID, {ledger_rows.KEY}, EndTime, PublishedTotalID FROM SentRecords AS Record"
         " CROSS JOIN Messages USING (MessageID) WHERE length(Record.Digest) = 0 AND EndTime >= :start"
-        f" AND EndTime < :before AND Target = :target AND MessageID <= :last AND State IN {_THERE} AND {_IS_NEWEST}"
+        f" AND EndTime < :before AND Target = :target AND MessageID <= :last AND State IN {THERE} AND {_IS_NEWEST}"
         " ORDER BY 3, 2, 1",
         {"start": ended[0], "before": ended[1], "target": target, "last": last_message},
     )
-    found = [ZeroedKey._make(row) for row in rows]
+    found = [SentRecord(job_id, 0, 0, end, b"", key, total_id=total_id) for job_id, key, end, total_id in rows]
     live = versions(con, target, list({one.job_id for one in found}), keeps_first=False)
     return [one for one in found if all(one.key != version.key for version in live.get(one.job_id, ()))]
 
 
-class EmptyGroup(NamedTuple):
-    """A group of names and a month without jobs. A receiver may keep its former sum."""
+def empty_groups(con: Connection, target: str) -> list[tuple[int, int, int]]:
+    """
+    Return the groups that were sent to a target and have neither a job nor a record with zeros at the receiver.
 
-    total_id: int
-    year: int
-    month: int
-
-
-def empty_groups(con: Connection, target: str) -> list[EmptyGroup]:
-    """Return the groups that were sent to a target and have neither a job nor a record with zeros at the receiver."""
-    rows = con.execute(
+    A group is its row of `PublishedTotals`, its year and its month. The receiver may keep its former sum.
+    """
+    return con.execute(
         "SELECT PublishedTotalID, Year, Month FROM PublishedTotals AS Total"
         " WHERE Target = :target AND Jobs = 0 AND IsSent"
         " AND NOT EXISTS (SELECT 1 FROM SentRecords AS Record CROSS JOIN Messages USING (MessageID)"
         " WHERE Record.PublishedTotalID = Total.PublishedTotalID AND length(Record.Digest) = 0"
-        f" AND State IN {_THERE} AND {_IS_NEWEST}) ORDER BY Year, Month, PublishedTotalID",
+        f" AND State IN {THERE} AND {_IS_NEWEST}) ORDER BY Year, Month, PublishedTotalID",
         {"target": target},
-    )
-    return [EmptyGroup._make(row) for row in rows]
+    ).fetchall()
 
 
 def months_without_names(con: Connection, target: str) -> set[tuple[int, int]]:
@@ -209,7 +188,7 @@ def jobs_of(con: Connection, target: str) -> list[str]:
 
 def ever_carried(con: Connection, target: str, job_ids: Sequence[str]) -> set[str]:
     """Return those of these jobs that were in a message that the receiver accepted or may have received."""
-    rows = ledger_rows.of_jobs(con, "JobID", job_ids, "Target = ? AND State IN ('accepted', 'sending')", target)
+    rows = ledger_rows.of_jobs(con, "JobID", job_ids, f"Target = ? AND State IN {THERE}", target)
     return {job_id for (job_id,) in rows}
 
 
@@ -232,40 +211,35 @@ def sent_versions(
 
     Each version of a key is returned. The last one counts.
     """
+    columns = f"{ledger_rows.KEY}, JobID, Record.Digest, coalesce(Wall, 0)"
+    in_order = f"State IN {THERE} ORDER BY MessageID, Position"
+    return map(SentVersionAtEnd._make, _of_kinds(con, columns, target, kinds, ended, in_order))
+
+
+def _of_kinds(
+    con: Connection, columns: str, target: str, kinds: Sequence[str], ended: tuple[int, int], which: str
+) -> Iterator[Any]:
     asked = ", ".join(f"?{number}" for number in range(4, 4 + len(kinds)))
-    of_kinds = ledger_rows.of_messages(
-        f"{ledger_rows.KEY}, JobID, Record.Digest, coalesce(Wall, 0)",
-        f"Target = ?1 AND Kind IN ({asked}) AND EndTime >= ?2 AND EndTime < ?3 AND State IN ('accepted', 'sending')",
-    )
-    rows = con.execute(f"{of_kinds} ORDER BY MessageID, Position", (target, *ended, *kinds))
-    return map(SentVersionAtEnd._make, rows)
+    where = f"Target = ?1 AND Kind IN ({asked}) AND EndTime >= ?2 AND EndTime < ?3 AND {which}"
+    return con.execute(ledger_rows.of_messages(columns, where), (target, *ended, *kinds))
 
 
 def jobs_sent_after(
     con: Connection, target: str, kinds: Sequence[str], ended: tuple[int, int], after_s: int
 ) -> Iterator[str]:
     """Yield the jobs with ``ended[0] <= EndTime < ended[1]`` whose records were accepted after a time, by JobID."""
-    asked = ", ".join(f"?{number}" for number in range(5, 5 + len(kinds)))
-    rows = con.execute(
-        ledger_rows.of_messages(
-            "JobID",
-            f"Messages.Target = ?1 AND Kind IN ({asked}) AND EndTime >= ?2 AND EndTime < ?3 AND Answered > ?4"
-            " AND State = 'accepted'",
-        ),
-        (target, *ended, after_s, *kinds),
-    )
-    return (job_id for (job_id,) in rows)
+    later = f"Answered > {int(after_s)} AND State = 'accepted'"
+    return (job_id for (job_id,) in _of_kinds(con, "JobID", target, kinds, ended, later))
 
 
 def sums_sent_after(con: Connection, target: str, year: int, month: int, after_s: int) -> list[tuple[str, SentSum]]:
     """Return those `live_sums` whose last message was accepted after a time. Their figures need not be new."""
-    rows = con.execute(
-        f"SELECT SentSummaries.Kind, {_SUM} FROM SentSummaries JOIN Messages USING (MessageID)"
-        " WHERE SentSummaries.Target = ? AND Year = ? AND Month = ? AND Jobs > 0 AND Answered > ? AND State ="
-        " 'accepted'",
-        (target, year, month, after_s),
+    accepted = (
+        "SELECT 1 FROM Messages WHERE Messages.MessageID = SentSummaries.MessageID AND Answered > ?"
+        " AND State = 'accepted'"
     )
-    return [(kind, SentSum._make(values)) for kind, *values in rows]
+    of_month = f"Target = ? AND Year = ? AND Month = ? AND Jobs > 0 AND EXISTS ({accepted})"
+    return _sums(con, of_month, target, year, month, after_s)
 
 
 def pending(con: Connection, target: str) -> dict[str, str | None]:
@@ -293,10 +267,13 @@ def pending(con: Connection, target: str) -> dict[str, str | None]:
 
 def all_sums(con: Connection, target: str, year: int, month: int) -> list[tuple[str, SentSum]]:
     """Return ``(kind, sum)`` of each sum of a month that the receiver was ever sent, in its last form, also zeros."""
-    rows = con.execute(
-        f"SELECT Kind, {_SUM} FROM SentSummaries WHERE Target = ? AND Year = ? AND Month = ?", (target, year, month)
-    )
-    return [(kind, SentSum._make(values)) for kind, *values in rows]
+    return _sums(con, "Target = ? AND Year = ? AND Month = ?", target, year, month)
+
+
+def _sums(con: Connection, where: str, *values: object) -> list[tuple[str, SentSum]]:
+    columns = "Kind, Key, Year, Month, Jobs, Wall, coalesce(Site, ''), coalesce(SubmitHost, ''), IsAdopted"
+    rows = con.execute(f"SELECT {columns} FROM SentSummaries WHERE {where}", values)
+    return [(kind, SentSum._make(one)) for kind, *one in rows]
 
 
 def live_sums(con: Connection, target: str, year: int, month: int) -> list[tuple[str, SentSum]]:
@@ -322,18 +299,14 @@ def adopt(con: Connection, target: str, kind: str, sums: Iterable[SentSum]) -> i
 
 def sums_of_kind(con: Connection, target: str, kind: str) -> list[SentSum]:
     """Return every sum of a kind that the receiver was ever sent, in its last form, also zeros."""
-    rows = con.execute(f"SELECT {_SUM} FROM SentSummaries WHERE Target = ? AND Kind = ?", (target, kind))
-    return [SentSum._make(row) for row in rows]
+    return [one for _kind, one in _sums(con, "Target = ? AND Kind = ?", target, kind)]
 
 
 def accepted_after(con: Connection, target: str, message_id: int) -> bool:
     """Whether the target accepted a message that is newer than this one."""
-    row = con.execute(
-        # The plus makes SQLite search by MessageID, among the few newer messages.
-        "SELECT 1 FROM Messages WHERE +Target = ? AND MessageID > ? AND State = 'accepted' LIMIT 1",
-        (target, message_id),
-    ).fetchone()
-    return row is not None
+    # The plus makes SQLite search by MessageID, among the few newer messages.
+    asked = "SELECT 1 FROM Messages WHERE +Target = ? AND MessageID > ? AND State = 'accepted' LIMIT 1"
+    return con.execute(asked, (target, message_id)).fetchone() is not None
 
 
 def last_accepted(con: Connection, target: str, kind: str) -> Message | None:
@@ -373,10 +346,9 @@ def message(con: Connection, message_id: int) -> SentMessage:
     except zlib.error:
         data = None
     by_position = records_of(con, message_id)
-    sums = f"SELECT {_SUM} FROM SentSummaries WHERE MessageID = ? ORDER BY Year, Month, Key"
     # This reads all sums of all targets.
-    found = () if by_position else tuple(map(SentSum._make, con.execute(sums, (message_id,))))
-    return SentMessage._make((*values, data, by_position, found))
+    sums = [] if by_position else _sums(con, "MessageID = ? ORDER BY Year, Month, Key", message_id)
+    return SentMessage._make((*values, data, by_position, tuple(one for _kind, one in sums)))
 
 
 def destinations(con: Connection) -> dict[str, str]:

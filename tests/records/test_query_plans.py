@@ -599,7 +599,7 @@ def test_the_floor_is_asked_of_counts(ledgers) -> None:
         incarnation.uncertain_after_seq(con, TARGET)
         target_months.unfinished(con, TARGET)
         sent.sums_of_kind(con, TARGET, "sync")
-        sent.zeroed_keys(con, TARGET, (1, FIRST_END * 2), ledger.last_message(con))
+        sent.zeroed(con, TARGET, (1, FIRST_END * 2), ledger.last_message(con))
 
     assert_flat(ledgers, ask)
 
