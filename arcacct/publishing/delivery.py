@@ -215,7 +215,6 @@ class Delivery:
         self._target = ctx.block
         self._plugin = ctx.plugin
         self._one_kind = ctx.plugin.one_format_per_month
-        self._keep = ctx.plugin.settings.keep_messages_days > 0
         self._sender = sender
         self._summary = ctx.summary
         self._origin = origin
@@ -278,7 +277,7 @@ class Delivery:
             seq=seq,
             proofs=what.proofs,
             one_kind=self._one_kind,
-            keep=self._keep,
+            keep=self._plugin.settings.keep_messages_days > 0,
         )
         if what.ahead and not self._forbidden.keys() & {message.group for message in intended}:
             # If the host refuses another thread, the caller waits for the answers.

@@ -457,11 +457,7 @@ def _kept(
     con: Connection, target: str, message: Message, rows: Sequence[str | None], unknown: LedgerGap | None
 ) -> list[SentRecord]:
     """Mark and return the records for which the receiver kept another version than the one sent, by its row numbers."""
-    again = [
-        one.job_id
-        for one, row in zip(message.records, rows, strict=True)
-        if row is not None and one.replaced_id is not None
-    ]
+    again = [one.job_id for one in message.records if one.replaced_id is not None]
     columns = f"JobID, {ledger_rows.KEY}, Position, ReceiverRows, Record.Digest, PublishedTotalID, Wall"
     where = "Target = ? AND State = 'accepted' AND MessageID < ?"
     earlier = ledger_rows.of_jobs(con, columns, again, where, target, message.message_id)

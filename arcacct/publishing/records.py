@@ -531,11 +531,10 @@ def surplus_records(
         return []
     gone = {one.key: one for one in sent.zeroed(publishing, plugin.target.block, ended, last_message)}
     key = plugin.any_records().key
+    ended_then = reader.ended_at(accounting, {one.end_time for one in gone.values()})
     others = [
         job_id
-        for _record_id, job_id, local_job_id, end_time in reader.ended_at(
-            accounting, {one.end_time for one in gone.values()}
-        )
+        for _record_id, job_id, local_job_id, end_time in ended_then
         if key(bare(job_id, end_time, local_job_id)) in gone
     ]
     there = sent.versions(publishing, plugin.target.block, others, keeps_first=False)

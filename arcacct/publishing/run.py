@@ -299,11 +299,6 @@ def lock_targets(here: Places, targets: Sequence[Target]) -> ExitStack:
         return held.pop_all()
 
 
-def beginning(here: Places) -> AbstractContextManager[None]:
-    """Lock the start of a run. It waits for other starts, which take only a few transactions."""
-    return _locked(os.path.join(f"{here.publishing_lock}s", "begin"), fcntl.LOCK_EX)
-
-
 @contextmanager
 def _locked(path: str, how: int, busy: str = "", patience_s: float = 0) -> Iterator[None]:
     private_directory(os.path.dirname(path))
@@ -383,7 +378,8 @@ def _each(
                 usage.update_monthly(both.accounting, here)
                 usage.update_breakdown(both.accounting, here)
                 access.shrink_page_cache(both.accounting)
-                with beginning(here):
+                # It waits for other starts, which take only a few transactions.
+                with _locked(os.path.join(f"{here.publishing_lock}s", "begin"), fcntl.LOCK_EX):
                     horizon = incarnation.begin_run(both.accounting, both.publishing, here).horizon
                     note_bare_ids(both.accounting, both.publishing, here)
                 # Records that were added since are below the fence, too.

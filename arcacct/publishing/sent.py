@@ -117,13 +117,13 @@ def versions(
     keeps the first version, a republished version counts only if it was the first.
     """
     found: dict[str, dict[str, SentVersion]] = {}
-    values = f"{ledger_rows.KEY}, Record.Digest, EndTime, PublishedTotalID, coalesce(Wall, 0), MessageID, Notes"
+    version = f"{ledger_rows.KEY}, Record.Digest, EndTime, PublishedTotalID, coalesce(Wall, 0), MessageID, Notes"
     where = f"Target = ? AND State IN {THERE}"
-    for job_id, origin, *values_of_one in ledger_rows.of_jobs(con, f"JobID, Origin, {values}", job_ids, where, target):
-        version = SentVersion._make(values_of_one)
+    for job_id, origin, *values in ledger_rows.of_jobs(con, f"JobID, Origin, {version}", job_ids, where, target):
+        one = SentVersion._make(values)
         keys = found.setdefault(job_id, {})
-        if not (keeps_first and origin == "republish" and version.key in keys):
-            keys[version.key] = version
+        if not (keeps_first and origin == "republish" and one.key in keys):
+            keys[one.key] = one
     return {job_id: [one for one in keys.values() if one.digest] for job_id, keys in found.items()}
 
 
