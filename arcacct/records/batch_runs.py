@@ -206,15 +206,21 @@ LONGEST_LINE = 1024 * 1024
 """Bytes. Records have some 2,000; a job on thousands of nodes some 100,000."""
 
 
-def log_lines(
-    chunks: Iterable[bytes], read: Callable[[str, set[str]], BatchRun | NoUsage | Noise | None]
-) -> Iterator[ParsedRun]:
-    """
-    Yield the runs of a log, with bounded memory.
+class LogLine(NamedTuple):
+    """A line of a log; or a record of several lines."""
 
-    ``read`` parses a line. It returns ``None`` for a record of another kind, and raises ValueError for a malformed
-    line. A last line without a line end may still be being written: it is noise, and the next import reads it.
-    """
+    number: int
+    """The number of its first line in the log, from 1."""
+    text: bytes
+    """Without its line end, and cut after LONGEST_LINE bytes."""
+    length: int
+    """Bytes of the whole line, with its line end."""
+    is_complete: bool = True
+    """False: it may still be being written."""
+
+
+def lines_of(chunks: Iterable[bytes]) -> Iterator[LogLine]:
+    """Yield the lines of a log, with bounded memory."""
     rest = b""
     length = number = 0
     for chunk in chunks:
@@ -223,30 +229,45 @@ def log_lines(
             number += 1
             # After a crash, some file systems leave zeros at the former end of a file; editors begin it with a mark.
             whole = (rest + line)[: LONGEST_LINE + 1].lstrip(b"\0").removeprefix(BOM_UTF8)
-            yield from _log_line(whole, length + len(line), number, read)
+            yield LogLine(number, whole, length + len(line) + 1)
             rest, length = b"", 0
         rest = (rest + more)[: LONGEST_LINE + 1]
         length += len(more)
-    text = rest.decode("utf-8", "backslashreplace").replace("\0", "")
-    if text.strip():
-        what = Noise(text, number + 1, "has no line end: left for the next import")
-        yield ParsedRun(what, f"line {number + 1}", text[:_MOST_SHOWN], length, is_line=True)
+    if rest:
+        yield LogLine(number + 1, rest, length, is_complete=False)
 
 
-def _log_line(
-    line: bytes, length: int, number: int, read: Callable[[str, set[str]], BatchRun | NoUsage | Noise | None]
+def log_lines(
+    chunks: Iterable[bytes],
+    read: Callable[[str, set[str]], BatchRun | NoUsage | Noise | None],
+    records: Callable[[Iterable[LogLine]], Iterable[LogLine]] = iter,
 ) -> Iterator[ParsedRun]:
-    where = f"line {number}"
-    unusable: set[str] = set()
-    what: BatchRun | NoUsage | Noise | Fault | None
-    text = line.decode("utf-8", "backslashreplace").rstrip("\r").replace("\0", "\\x00")
-    if not text.strip() or text.startswith("#"):
-        yield ParsedRun(Noise(text, number), where, text, length + 1, is_line=True)
-        return
-    try:
-        too_long = Fault(f"a line of {length} bytes: longer than any record")
-        what = too_long if len(line) > LONGEST_LINE else read(text, unusable)
-    except (Exception, SystemExit) as error:  # noqa: BLE001  any error rejects only this line
-        what = fault_of(error)
-    if what is not None:
-        yield ParsedRun(what, where, line + b"\n", length + 1, unusable=frozenset(unusable))
+    """
+    Yield the runs of a log, with bounded memory.
+
+    ``read`` parses a record. It returns ``None`` for a record of another kind, and raises ValueError for a malformed
+    one. ``records`` makes records of lines; by default each line is one. A record at the end that is not complete may
+    still be being written: it is noise, and the next import reads it.
+    """
+    for line in records(lines_of(chunks)):
+        where = f"line {line.number}"
+        unusable: set[str] = set()
+        what: BatchRun | NoUsage | Noise | Fault | None
+        text = line.text.decode("utf-8", "backslashreplace").rstrip("\r").replace("\0", "\\x00")
+        if not line.is_complete:
+            if text.replace("\\x00", "").strip():
+                what = Noise(text, line.number, "is not complete: left for the next import")
+                yield ParsedRun(what, where, text[:_MOST_SHOWN], line.length, is_line=True)
+            continue
+        if not text.strip() or text.startswith("#"):
+            yield ParsedRun(Noise(text, line.number), where, text, line.length, is_line=True)
+            continue
+        try:
+            if len(line.text) > LONGEST_LINE:
+                what = Fault(f"a line of {line.length - 1} bytes: longer than any record")
+            else:
+                what = read(text, unusable)
+        except (Exception, SystemExit) as error:  # noqa: BLE001  any error rejects only this record
+            what = fault_of(error)
+        if what is not None:
+            yield ParsedRun(what, where, line.text + b"\n", line.length, unusable=frozenset(unusable))

@@ -203,6 +203,16 @@ class Job(NamedTuple):
     """``(field, source)`` of values that are not the source's own: a benchmark of arc.conf, a count that is a guess."""
 
 
+def whole_cpu_s(total_s: float | None, kernel_s: float | None) -> tuple[int | None, int | None]:
+    """
+    Return user and kernel time in whole seconds. Their sum is the rounded total: two rounded parts may lose a second.
+
+    ``total_s``: user and kernel time together, in seconds; ``None``: unknown.
+    """
+    kernel = None if kernel_s is None else round(kernel_s)
+    return None if total_s is None else max(0, round(total_s) - (kernel or 0)), kernel
+
+
 # VOMS attributes, and the VO that a site names for jobs without them.
 
 

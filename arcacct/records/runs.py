@@ -301,6 +301,10 @@ class SourceType(Generic[RunT]):
         Raises InputError when it is not in the source's format or is truncated; the runs before are valid.
         """
 
+    def complete(self, lines: Sequence[bytes]) -> int:
+        """Return how many lines there are up to the end of the last complete record; only for a log of lines."""
+        return len(lines)
+
     @abstractmethod
     def job(self, run: RunT, site: BatchSite) -> Job:
         """Return the job of a run."""
@@ -530,15 +534,22 @@ class RunsImport(BatchImport[JobNumber], Generic[RunT]):
             self.output(reader.path, reader.chunks())
 
     def _new_lines(self, reader: Reader) -> None:
-        """Read on from the end of a file's last complete line; only for sources whose records are lines."""
+        """Read on from the end of a file's last complete record; only for sources whose records are lines."""
+        begun: list[bytes] = []
         for lines in reader.lines():
             start = reader.position.lines
             if isinstance(lines, list):
-                self.output(reader.path, lines, start=start)
-                reader.position = reader.position.after(lines)
+                lines = begun + lines  # noqa: PLW2901  with the lines of the record that they complete
+                count = self.type.complete(lines)
+                lines, begun = lines[:count], lines[count:]  # noqa: PLW2901
+                if lines:
+                    self.output(reader.path, lines, start=start)
+                    reader.position = reader.position.after(lines)
             else:
-                self.output(reader.path, [lines.beginning + b"\n"], start=start)
-                reader.position = lines.after
+                self.output(reader.path, [*begun, lines.beginning + b"\n"], start=start)
+                size, count = lines.after.position + sum(map(len, begun)), lines.after.lines + len(begun)
+                reader.position = lines.after._replace(position=size, lines=count)
+                begun = []
 
     def _so_far(self) -> int:
         return self.report.jobs

@@ -159,7 +159,10 @@ def _ads(path: pathlib.Path) -> Corpus:
 
 
 def _lines(path: pathlib.Path, read: Callable[[bytes], Counter[str]], marks: tuple[bytes, ...]) -> Corpus:
-    lines = path.read_bytes().splitlines(keepends=True)
+    data = path.read_bytes()
+    # A text of LSF may have line ends.
+    is_lsf = path.parent.name == "lsf"
+    lines = re.split(rb'(?m)^(?="[A-Z_]+" ")', data)[1:] if is_lsf else data.splitlines(keepends=True)
     return Corpus(lines, read, marks=marks)
 
 

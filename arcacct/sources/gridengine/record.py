@@ -10,7 +10,7 @@ from typing import NamedTuple
 from arcacct.records import batch_jobs, states
 from arcacct.records.enrichment import DEFAULT
 from arcacct.records.imports import BatchSite
-from arcacct.records.model import Job
+from arcacct.records.model import Job, whole_cpu_s
 from arcacct.records.states import ABORTED, COMPLETED
 
 # Grid Engine's records: one for each run of a job or of one of its tasks.
@@ -462,7 +462,7 @@ def local_job(runs: JobRuns, site: BatchSite) -> Job | None:
     record = last.master
     totals = used([record for run in counted for record in (run.master, *run.tasks)])
     whose = {"owner": record.owner, "group": record.group, "account": record.account, "project": record.project}
-    kernel = round(totals.stime_s)
+    user_s, kernel_s = whole_cpu_s(totals.cpu_s, totals.stime_s)
     submitted = submit_time(runs)
     end_time = round(max([end_us(run.master) for run in counted]) / _US)
     benchmark, source = site.benchmark(record.qname, end_time)
@@ -490,8 +490,8 @@ def local_job(runs: JobRuns, site: BatchSite) -> Job | None:
         memory_kib=_amount(totals.memory_kib),
         virtual_memory_kib=_amount(totals.virtual_memory_kib),
         wall_s=round(sum([wall_us(run.master) for run in counted]) / _US),
-        cpu_user_s=_amount(max(0, round(totals.cpu_s) - kernel)) or 0,
-        cpu_kernel_s=_amount(kernel) or 0,
+        cpu_user_s=_amount(user_s or 0) or 0,
+        cpu_kernel_s=_amount(kernel_s or 0) or 0,
         job_name=record.job_name,
         lrms="sge",
         node_names=_hosts(last),

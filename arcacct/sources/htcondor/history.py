@@ -12,7 +12,7 @@ from arcacct.benchmark import Benchmark
 from arcacct.errors import InputError
 from arcacct.files.subprocess import printed
 from arcacct.records.import_quarantine import Fault, fault_of
-from arcacct.records.model import parsed_fqan
+from arcacct.records.model import parsed_fqan, whole_cpu_s
 from arcacct.records.runs import NEVER_STARTED, UNFINISHED, Asked, Field, NoUsage, ParsedRun, better, values_of
 from arcacct.sources.htcondor import classad
 from arcacct.sources.htcondor.classad import Ad, Expression, Value
@@ -229,10 +229,10 @@ FIELDS = (
     Field("QDate", _time, "submit_time", unit="s since 1970"),
     Field("JobCurrentStartDate", _time, "last_start", unit="s since 1970"),
     Field("NumJobStarts", _count, "starts"),
-    Field("RemoteUserCpu", _amount, "last_user_s", unit="s"),
-    Field("RemoteSysCpu", _amount, "last_kernel_s", unit="s"),
-    Field("CumulativeRemoteUserCpu", _amount, "every_user_s", unit="s"),
-    Field("CumulativeRemoteSysCpu", _amount, "every_kernel_s", unit="s"),
+    Field("RemoteUserCpu", _share, "last_user_s", unit="s"),
+    Field("RemoteSysCpu", _share, "last_kernel_s", unit="s"),
+    Field("CumulativeRemoteUserCpu", _share, "every_user_s", unit="s"),
+    Field("CumulativeRemoteSysCpu", _share, "every_kernel_s", unit="s"),
     Field("CpusProvisioned", _cpus, "cores"),
     Field("MachineAttrCpus0", _cpus, "cores"),
     Field("RequestCpus", _cpus, "cores"),
@@ -373,16 +373,17 @@ def _cores(run: Mapping[str, Any]) -> int:
 
 def _cpu(run: Mapping[str, Any], *, is_one_run: bool) -> tuple[int | None, int | None]:
     """
-    Return user and kernel time of all runs in seconds.
+    Return user and kernel time of all runs in seconds, rounded once.
 
     RemoteUserCpu and RemoteSysCpu are of the last run, so they count only for a job with one run. Each run adds its
     values to the cumulative ones when it ends, so the cumulative ones are never smaller.
     """
-    times: list[int | None] = []
+    times: list[float | None] = []
     for part in ("user_s", "kernel_s"):
         last, every = run.get(f"last_{part}"), run.get(f"every_{part}")
         times.append(max(every, last or 0) if every is not None else last if is_one_run else None)
-    return (None, None) if None in times else (times[0], times[1])
+    user_s, kernel_s = times
+    return (None, None) if user_s is None or kernel_s is None else whole_cpu_s(user_s + kernel_s, kernel_s)
 
 
 def _exit(run: Mapping[str, Any]) -> tuple[int | None, int | None]:

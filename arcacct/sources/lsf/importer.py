@@ -3,33 +3,45 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 
 from arcacct.records.batch_runs import (
     LARGEST,
+    LONGEST_LINE,
     NO_TASK,
     BatchRun,
     LogForm,
+    LogLine,
     LogSource,
     checked,
     known_time_s,
+    lines_of,
     log_lines,
     status_of,
     whole,
 )
 from arcacct.records.batch_systems import LSF
+from arcacct.records.model import whole_cpu_s
 from arcacct.records.runs import NEVER_STARTED, Field, NoUsage, ParsedRun, values_of
 from arcacct.wording import count_of
 
-# Each line is one record. Blanks separate fields. Texts are in double quotes, and a quote within a text is doubled.
+# Blanks separate fields. Texts are in double quotes, and a quote within a text is doubled. A record ends at the first
+# line end outside a text: a job script that is given as command has line ends of its own.
 #
 # JOB_FINISH has the usage of a job. A requeued job has one for each run. Each version adds fields at the end, and
-# groups with a count of their own. So no field after exitInfo is read.
+# groups with a count of their own. After exitInfo, only effectiveResReq is read.
 
 
 _FIELD = re.compile(r'[ \t]*(?:"((?:[^"]|"")*)"|([^\s"]+))(?=\s|$)')
+_HEAD = re.compile(rb'"[A-Z][A-Z0-9_]*" "[0-9.]+" [0-9]+ ')
+"""
+The type, version and time that a record begins with. No line within a text begins like this: the quote would close the
+text, and no blank follows it.
+"""
 _REAL = re.compile(r"-?\d{1,20}(?:\.\d{0,20})?(?:[eE][+-]?\d{1,3})?", re.ASCII)
+_NCPUS = re.compile(r"(?:^|;)ncpus=([0-9]+)(?:;|$)", re.ASCII)
+_GPUS = re.compile(r"(?:\bgpu\[(?:[^\]]*:)?num|\bngpus_physical)=([0-9]{1,6})\b(/task)?", re.ASCII)
 _SHORT = re.compile(r"(\d{1,9})\*(.+)")
 _BEFORE_HOSTS = (
     *("type", "version", "eventTime", "jobId", "userId", "options", "numProcessors", "submitTime", "beginTime"),
@@ -43,6 +55,11 @@ _AFTER_HOSTS = (
     *("exitStatus", "maxNumProcessors", "loginShell", "timeEvent", "idx", "maxRMem", "maxRSwap", "inFileSpool"),
     *("commandSpool", "rsvId", "sla", "exceptMask", "additionalInfo", "exitInfo"),
 )
+_BEFORE_EXTENSIONS, _BEFORE_EFFECTIVE = 14, 3
+"""
+The number of fields after exitInfo, which are followed by two counted groups; and of those from there to
+effectiveResReq.
+"""
 _LEAST = _AFTER_HOSTS.index("exitStatus") + 1
 """The number of fields after the hosts in every version. A line with fewer was cut."""
 _EXIT, _DONE = 32, 64
@@ -61,19 +78,19 @@ def _number(text: str | None) -> int:
     return found
 
 
-def _seconds(text: str) -> int | None:
-    """Return seconds; ``None`` for -1, which was not measured."""
+def _measured(text: str) -> float | None:
+    """Return a number; ``None`` for -1, which was not measured."""
     if not _REAL.fullmatch(text):
         raise ValueError(f"{text[:40]!r} is not a number")
     found = float(text)
     if found > LARGEST:
         raise ValueError(f"{text[:40]!r} is longer than any job")
-    return round(found) if found >= 0 else None
+    return found if found >= 0 else None
 
 
 def _kib(text: str) -> int | None:
     """Return KiB; ``None`` for 0 and -1, which were not measured."""
-    return _seconds(text) or None
+    return round(_measured(text) or 0) or None
 
 
 def _count(text: str) -> int | None:
@@ -99,6 +116,19 @@ def _task(text: str | None) -> int:
     return whole(text or "0") or NO_TASK
 
 
+def _ncpus(text: str) -> int | None:
+    """Return the CPUs of a job of HP XC, where LSF sees a whole Slurm job as one slot."""
+    found = _NCPUS.search(text)
+    return _count(found[1]) if found else None
+
+
+def _gpus(text: str) -> tuple[int, bool] | None:
+    """Return the requested GPUs, and whether each task has so many instead of each host."""
+    found = _GPUS.findall(text)
+    # The server writes the section gpu[] last.
+    return (int(found[-1][0]), bool(found[-1][1])) if found else None
+
+
 def _text(text: str) -> str | None:
     return text or None
 
@@ -114,12 +144,14 @@ FIELDS = (
     Field("startTime", known_time_s, "start_time", is_needed=True, unit="s since 1970"),
     Field("eventTime", known_time_s, "end_time", is_needed=True, unit="s since 1970"),
     Field("idx", _task, "task", is_needed=True),
-    Field("ru_utime", _seconds, "cpu_user_s", unit="s"),
-    Field("ru_stime", _seconds, "cpu_kernel_s", unit="s"),
+    Field("ru_utime", _measured, "user_s", unit="s"),
+    Field("ru_stime", _measured, "kernel_s", unit="s"),
     Field("maxRMem", _kib, "memory_kib", unit="KiB"),
     Field("ru_maxrss", _kib, "memory_kib", unit="KiB"),
     Field("maxRSwap", _kib, "virtual_memory_kib", unit="KiB"),
     Field("numProcessors", _count, "requested_cores"),
+    Field("additionalInfo", _ncpus, "ncpus"),
+    Field("effectiveResReq", _gpus, "requested_gpus"),
     Field("jStatus", whole, "ended"),
     Field("exitStatus", _code, "exit"),
     Field("exitInfo", _text, "reason"),
@@ -130,15 +162,15 @@ FIELDS = (
 )
 
 
-def run_of(line: str, unusable: set[str], place: str = _DEFAULT_CLUSTER) -> BatchRun | NoUsage | None:
+def run_of(record: str, unusable: set[str], place: str = _DEFAULT_CLUSTER) -> BatchRun | NoUsage | None:
     """
-    Return the run that a line reports; ``None`` for a record of another kind.
+    Return the run that a record reports; ``None`` for a record of another kind.
 
-    Raises ValueError when the line is not a record, or when a required value is missing.
+    Raises ValueError when it is not a record, or when a required value is missing.
     """
-    texts = _fields(line)
-    if texts[0] != "JOB_FINISH":
-        if not re.fullmatch(r"[A-Z][A-Z0-9_]{2,40}", texts[0]):
+    texts = _fields(record)
+    if texts[0] != "JOB_FINISH" or not record.startswith('"'):
+        if not re.fullmatch(r'"[A-Z][A-Z0-9_]{2,40}"', record.partition(" ")[0]):
             raise ValueError(f"{texts[0][:40]!r} is not a type of a record")
         return None
     said = dict(zip(_BEFORE_HOSTS, texts, strict=False))
@@ -149,11 +181,15 @@ def run_of(line: str, unusable: set[str], place: str = _DEFAULT_CLUSTER) -> Batc
     if len(after) < _LEAST:
         raise ValueError("it ends before its exit status")
     said |= dict(zip(_AFTER_HOSTS, after, strict=False))
+    said["effectiveResReq"] = _effective(after[len(_AFTER_HOSTS) :])
     if not said["startTime"].strip("0"):
         return NoUsage(NEVER_STARTED)
     run = values_of(FIELDS, said.get, unusable)
     requested, reason = run.pop("requested_cores", None), run.pop("reason", None)
     nodes, slots = _slots(hosts)
+    ncpus, gpus = run.pop("ncpus", None), run.pop("requested_gpus", None)
+    user_s, kernel_s = run.pop("user_s", None), run.pop("kernel_s", None)
+    user_s, kernel_s = whole_cpu_s(None if user_s is None else user_s + (kernel_s or 0), kernel_s)
     status, signal = _exit(run.pop("exit", None))
     ended = run.pop("ended", None) or 0
     if not status and not signal:
@@ -170,13 +206,28 @@ def run_of(line: str, unusable: set[str], place: str = _DEFAULT_CLUSTER) -> Batc
                 "state": status_of(status, signal, by_person=reason in _BY_PERSON),
                 # LSF reports no other duration. It includes suspensions, as in bacct.
                 "wall_s": run["end_time"] - run["start_time"],
-                "cores": slots or requested,
+                "cpu_user_s": user_s,
+                "cpu_kernel_s": kernel_s,
+                "cores": (ncpus if slots == 1 else None) or slots or requested,
+                "gpus": gpus[0] * (slots if gpus[1] else len(nodes)) if gpus else None,
                 "exit_status": status,
                 "exit_signal": signal,
                 "node_list": ",".join(nodes),
             }
         )
     )
+
+
+def _effective(tail: list[str]) -> str:
+    """Return effectiveResReq, from the fields after exitInfo; empty: this version does not write it."""
+    at = _BEFORE_EXTENSIONS
+    # submitEXT has a key and a value; hostRusage has a host, its memory and swap, and user and system time.
+    for width in (2, 5):
+        if at >= len(tail) or not (tail[at].isascii() and tail[at].isdecimal() and len(tail[at]) < 10):
+            return ""
+        at += 1 + width * int(tail[at])
+    at += _BEFORE_EFFECTIVE
+    return tail[at] if at < len(tail) else ""
 
 
 def _fields(line: str) -> list[str]:
@@ -229,6 +280,30 @@ def _exit(code: int | None) -> tuple[int | None, int | None]:
     return (None, code & 127) if code & 127 else (code >> 8 & 255, None)
 
 
+def _records(lines: Iterable[LogLine]) -> Iterator[LogLine]:
+    """Yield each record. One whose quotes never close ends where another one begins."""
+    parts: list[bytes] = []
+    number = length = 0
+    for line in lines:
+        if parts and _HEAD.match(line.text):
+            yield LogLine(number, b"\n".join(parts), length)
+            parts = []
+        is_odd = line.text.count(b'"') % 2
+        if not parts:
+            if not is_odd:
+                yield line
+                continue
+            number, length, is_odd = line.number, 0, 0
+        length += line.length
+        if not parts or length <= LONGEST_LINE:
+            parts.append(line.text)
+        if is_odd:
+            yield LogLine(number, b"\n".join(parts), length, line.is_complete)
+            parts = []
+    if parts:
+        yield LogLine(number, b"\n".join(parts), length, is_complete=length > LONGEST_LINE)
+
+
 class LSFSource(LogSource):
     """The source for lsb.acct."""
 
@@ -239,7 +314,12 @@ class LSFSource(LogSource):
 
     def read(self, chunks: Iterable[bytes], form: LogForm) -> Iterator[ParsedRun]:
         """Yield each run of a log."""
-        return log_lines(chunks, partial(run_of, place=form.place or _DEFAULT_CLUSTER))
+        return log_lines(chunks, partial(run_of, place=form.place or _DEFAULT_CLUSTER), _records)
+
+    def complete(self, lines: Sequence[bytes]) -> int:
+        """Return how many lines there are up to the end of the last complete record."""
+        *_, last = _records(lines_of(lines))
+        return len(lines) if last.is_complete else last.number - 1
 
 
 SOURCE: LogSource = LSFSource(LSF)

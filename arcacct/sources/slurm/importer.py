@@ -11,7 +11,7 @@ from arcacct.records import batch_jobs
 from arcacct.records.batch_systems import SLURM as SYSTEM
 from arcacct.records.enrichment import CONFIGURED, SLURM
 from arcacct.records.imports import BatchSite
-from arcacct.records.model import Job
+from arcacct.records.model import Job, whole_cpu_s
 from arcacct.records.runs import ParsedRun, RunsImport, RunTable, SourceType
 from arcacct.records.slurm_formats import expand
 from arcacct.records.states import ABORTED, COMPLETED, FAILED
@@ -80,7 +80,7 @@ def local_job(run: SlurmRun, site: BatchSite) -> Job:
     whose = {"owner": run.user, "group": run.group, "account": run.account, "project": run.account}
     benchmark, _source = site.benchmark(run.partition, run.end_time)
     names = node_names(run)
-    kernel_s = None if run.cpu_kernel_us is None else round(run.cpu_kernel_us / _US)
+    user_s, kernel_s = whole_cpu_s(*(None if us is None else us / _US for us in (run.cpu_us, run.cpu_kernel_us)))
     return Job(
         batch_jobs.job_id("sonar", run.cluster, run.job_id, run.submit_time),
         _STATUS.get(run.state, FAILED),
@@ -95,7 +95,7 @@ def local_job(run: SlurmRun, site: BatchSite) -> Job:
         memory_kib=run.memory_kib or None,
         virtual_memory_kib=run.virtual_memory_kib or None,
         wall_s=run.elapsed_s,
-        cpu_user_s=None if run.cpu_us is None else max(0, round(run.cpu_us / _US) - (kernel_s or 0)),
+        cpu_user_s=user_s,
         cpu_kernel_s=kernel_s,
         job_name=run.name or None,
         lrms="slurm",

@@ -43,10 +43,14 @@ def test_a_job_with_two_runs() -> None:
         ({"CumulativeRemoteUserCpu": 50.0}, (99, 1)),
         ({"RemoteUserCpu": None, "CumulativeRemoteUserCpu": None}, (None, None)),
         ({"CumulativeRemoteUserCpu": 99.5, "CumulativeRemoteSysCpu": 1.4}, (100, 1)),
+        (
+            dict.fromkeys(("CumulativeRemoteUserCpu", "CumulativeRemoteSysCpu", "RemoteUserCpu", "RemoteSysCpu"), 0.4),
+            (1, 0),
+        ),
     ],
 )
 def test_cpu_times(values, cpu) -> None:
-    """What is of the last of several runs is no measure of the job."""
+    """What is of the last of several runs is no measure of the job. The sum is rounded, not its parts."""
     job = one(**values)
 
     assert (job.cpu_user_s, job.cpu_kernel_s) == cpu
