@@ -56,7 +56,9 @@ VALUES = f"""
     UsedCPUUserTime, UsedCPUKernelTime,
     CASE WHEN EXISTS (SELECT 1 FROM FieldSources AS Marked WHERE Marked.RecordID = AAR.RecordID
                          AND Field = 'core_count' AND Marked.Source = 'unknown') THEN 0 ELSE AAR.CPUCount END,
-    AAR.NodeCount, RecordSources.Source,
+    CASE WHEN EXISTS (SELECT 1 FROM FieldSources AS Marked WHERE Marked.RecordID = AAR.RecordID
+                         AND Field = 'node_count' AND Marked.Source IN ('unknown', 'default'))
+         THEN 0 ELSE AAR.NodeCount END, RecordSources.Source,
     (SELECT InfoValue FROM JobExtraInfo AS Extra WHERE Extra.RecordID = AAR.RecordID AND +InfoKey = 'benchmark'
       ORDER BY Extra.rowid LIMIT 1),
     EXISTS (SELECT 1 FROM JobExtraInfo AS Extra WHERE Extra.RecordID = AAR.RecordID
@@ -77,13 +79,16 @@ FROM = """
 """The columns and tables that `judged` needs."""
 
 
-def known_cores(cores: Any, source: str | None, *, has_nodes: bool) -> Any:
+def known_counts(cores: Any, nodes: Any, source: str | None, *, has_nodes: bool) -> tuple[Any, Any]:
     """
-    Return the cores of a record; 0: unknown.
+    Return cores and nodes of a record; 0: unknown.
 
-    A-REX counts them from .diag. From other sources, one core without a named node means an unknown number.
+    One node without a name is an unknown number. A-REX counts the cores from .diag. From other sources, one core
+    without a named node means an unknown number.
     """
-    return 0 if cores == 1 and not has_nodes and source not in OF_AREX else cores
+    if has_nodes:
+        return cores, nodes
+    return 0 if cores == 1 and source not in OF_AREX else cores, 0 if nodes == 1 else nodes
 
 
 def judged(row: Sequence[Any]) -> tuple[ImplausibleValue, ...]:
@@ -91,7 +96,7 @@ def judged(row: Sequence[Any]) -> tuple[ImplausibleValue, ...]:
     _record_id, status, submit, end, wall_s, user_s, kernel_s, cores, nodes, source, benchmark, has_nodes, *rest = row
     if status not in FINAL:
         return ()
-    cores = known_cores(cores, source, has_nodes=bool(has_nodes))
+    cores, nodes = known_counts(cores, nodes, source, has_nodes=bool(has_nodes))
     # A-REX dates its own events. Workers date those of the batch system, some in local time: these only fill gaps.
     start, until, is_awaited = [one or 0 for one in rest]
     found = implausible_values(submit, end, wall_s, user_s, kernel_s, cores, nodes, benchmark, start, until)

@@ -167,7 +167,7 @@ sites that do not confine jobs to their cores.
 CPU_SLACK_S = 60
 """Slack for short jobs: times are cut to seconds, and processes may run on after the end of a job."""
 THREADS_OF_NODE = 8192
-"""For a job with unknown cores: the most processors that Linux supports on one node (CONFIG_NR_CPUS)."""
+"""The most processors that Linux supports on one node (CONFIG_NR_CPUS)."""
 MOST_CORES = 10_000_000
 """Fugaku, the largest machine of CPUs alone, has 7.6 million (Top500)."""
 MOST_NODES = 200_000
@@ -213,7 +213,10 @@ BOUNDS = {
         f"the end is at most {CLOCK_S} s before the submission",
         "two clocks of a site are at most 5 minutes apart (as Kerberos requires, RFC 4120)",
     ),
-    CORES_IMPOSSIBLE: (f"0 to {MOST_CORES} cores", "Fugaku has 7.6 million cores (Top500)"),
+    CORES_IMPOSSIBLE: (
+        f"0 to {MOST_CORES} cores, and {THREADS_OF_NODE} for each known node",
+        f"Fugaku has 7.6 million cores (Top500); Linux supports {THREADS_OF_NODE} processors on a node",
+    ),
     NODES_IMPOSSIBLE: (f"0 to {MOST_NODES} nodes", "Fugaku has 158,976 nodes (Top500)"),
     BENCHMARK_IMPOSSIBLE: (
         "HEPSPEC and HEPscore23 of 0.2 to 1,000 for a core, Si2k of 50 to 250,000",
@@ -246,9 +249,9 @@ def implausible_values(
     """
     Return the impossible values of a job that has ended; empty for nearly all jobs.
 
-    Times are in UTC seconds, durations in seconds; 0 means unknown, also for cores. ``wall_s``: ``None`` if unknown; 0
-    was measured. ``start_time``: the start of the run, for an unknown submission. ``ran_until``: the end in the batch
-    system, if A-REX gave up the job before it.
+    Times are in UTC seconds, durations in seconds; 0 means unknown, also for cores and nodes. ``wall_s``: ``None`` if
+    unknown; 0 was measured. ``start_time``: the start of the run, for an unknown submission. ``ran_until``: the end in
+    the batch system, if A-REX gave up the job before it.
     SQLite stores values of any type in a number column: a value that is not a number is out of range.
     """
     begin, until = submit_time or start_time or EARLIEST_S, end_time
@@ -261,7 +264,7 @@ def implausible_values(
             and cpu_user_s >= 0 <= cpu_kernel_s
             and cpu_user_s + cpu_kernel_s <= _most_cpu_s(wall_s, CPU_FACTOR * cores)
             and cpu_user_s + cpu_kernel_s <= LARGEST_S
-            and 0 <= cores <= MOST_CORES
+            and 0 <= cores <= _most_cores(nodes)
             and 0 <= nodes <= MOST_NODES
             and EARLIEST_S <= end_time <= LATEST_S
         )
@@ -270,6 +273,10 @@ def implausible_values(
     if is_plausible and not (benchmark and _is_impossible(benchmark)):
         return ()
     return tuple(_implausible((begin, until, end_time), (wall_s, cpu_user_s, cpu_kernel_s), cores, nodes, benchmark))
+
+
+def _most_cores(nodes: Any) -> Any:
+    return min(MOST_CORES, nodes * THREADS_OF_NODE) if _is_number(nodes) and nodes > 0 else MOST_CORES
 
 
 def _longest_s(life_s: Any) -> Any:
@@ -292,7 +299,7 @@ def _implausible(
     if times[1] != times[2]:
         # The wall time may cover only the part that A-REX saw, and the CPU time the whole run.
         span_s = life_s
-    cores = _count(CORES_IMPOSSIBLE, "core_count", cores, MOST_CORES, 0, found)
+    cores = _count(CORES_IMPOSSIBLE, "core_count", cores, _most_cores(nodes), 0, found)
     nodes = _count(NODES_IMPOSSIBLE, "node_count", nodes, MOST_NODES, 1, found)
     _judge_cpu(cpu, span_s, cores, nodes, found)
     if benchmark and _is_impossible(benchmark):

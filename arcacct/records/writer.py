@@ -9,8 +9,19 @@ from typing import Any, NamedTuple
 
 from arcacct.database.connection import Connection
 from arcacct.database.schema import delivered
-from arcacct.records.enrichment import AREX, EVENTS, OF_AREX, UNASKED, Value, precedes, present, set_holders, unmeasured
-from arcacct.records.holds import hold, judge, known_cores, unhold
+from arcacct.records.enrichment import (
+    AREX,
+    DEFAULT,
+    EVENTS,
+    OF_AREX,
+    UNASKED,
+    Value,
+    precedes,
+    present,
+    set_holders,
+    unmeasured,
+)
+from arcacct.records.holds import hold, judge, known_counts, unhold
 from arcacct.records.model import Job
 from arcacct.records.pseudonyms import pseudonymised
 from arcacct.records.reader import unescaped
@@ -330,9 +341,10 @@ class JobWriter:
             return ()
         numbers, start = job.numbers, 0
         extra: dict[object, Any] = {key: value for key, value in job.extra}  # noqa: C416  rows of two
-        cores = 0
-        if "core_count" not in unknown:
-            cores = known_cores(numbers.core_count, self._source, has_nodes=bool(extra.get("nodenames")))
+        has_nodes = bool(extra.get("nodenames"))
+        cores = 0 if "core_count" in unknown else numbers.core_count
+        nodes = 0 if "node_count" in unknown else numbers.node_count
+        cores, nodes = known_counts(cores, nodes, self._source, has_nodes=has_nodes)
         is_without_wall = not numbers.wall_s and ("wall_s" in unknown or self._source == AREX)
         if not numbers.submit_time:
             start = next((_instant(when) for key, when in reversed(job.events) if key == LRMS_START), 0)
@@ -343,7 +355,7 @@ class JobWriter:
             numbers.cpu_user_s,
             numbers.cpu_kernel_s,
             cores,
-            numbers.node_count,
+            nodes,
             job.benchmark or extra.get("benchmark"),
             start,
         )
@@ -365,11 +377,12 @@ _counted = attrgetter(*_MAY_BE_UNKNOWN)
 
 
 def _unknown(job: Job) -> Sequence[str]:
-    """Return the fields of `_MAY_BE_UNKNOWN` that are unknown."""
+    """Return the fields of `_MAY_BE_UNKNOWN` that are unknown, with a number of nodes that is a guess."""
     counted = _counted(job)
+    guessed = ("node_count",) if ("node_count", DEFAULT) in job.field_sources else ()
     if None not in counted:
-        return ()
-    return [field for field, value in zip(_MAY_BE_UNKNOWN, counted, strict=True) if value is None]
+        return guessed
+    return [*guessed, *(field for field, value in zip(_MAY_BE_UNKNOWN, counted, strict=True) if value is None)]
 
 
 def _labels(job: Job) -> dict[str, str]:

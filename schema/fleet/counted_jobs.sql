@@ -27,6 +27,7 @@ SELECT
   CASE WHEN coalesce(wall_s, 0) BETWEEN 0 AND 2147483647
         AND coalesce(cpu_user_s, 0) BETWEEN 0 AND 2147483647 AND coalesce(cpu_kernel_s, 0) BETWEEN 0 AND 2147483647
         AND coalesce(core_count, 0) BETWEEN 0 AND 10000000 AND coalesce(node_count, 0) BETWEEN 0 AND 200000
+        AND coalesce(1e0 * core_count / nullif(node_count, 0), 0) <= 8192
         -- Of a value that is no number: the least and the greatest value in a file leave it out, and engines rely on them.
         AND coalesce(benchmark_value - benchmark_value, 0) = 0
         AND (benchmark_type IS NULL OR benchmark_value IS NULL

@@ -277,7 +277,14 @@ IMPOSSIBLE = {
 }
 EDGES = (
     *(({name: states.LARGEST_S}, {name: states.LARGEST_S + 1}) for name in ("wall_s", "cpu_user_s", "cpu_kernel_s")),
-    ({"core_count": states.MOST_CORES}, {"core_count": states.MOST_CORES + 1}),
+    *(
+        ({"core_count": most, "node_count": nodes}, {"core_count": most + 1, "node_count": nodes})
+        for most, nodes in (
+            (states.MOST_CORES, states.MOST_NODES),
+            (states.MOST_CORES, None),
+            (3 * states.THREADS_OF_NODE, 3),
+        )
+    ),
     ({"node_count": states.MOST_NODES}, {"node_count": states.MOST_NODES + 1}),
     *(
         ({"benchmark_type": kind, "benchmark_value": edge}, {"benchmark_type": kind, "benchmark_value": edge * beyond})

@@ -60,6 +60,7 @@ LIES = {
     "cores": ({"cpu_s": 47 * 100}, "cpu-beyond-cores"),
     "no time": ({"wall_s": 0, "cpu_s": 500}, "cpu-beyond-cores"),
     "count": ({"cores": 4_294_967_294}, "cores-impossible"),
+    "cores of a node": ({"cores": 1_000_000, "hosts": "n1"}, "cores-impossible"),
     "benchmark": ({"benchmark": "HEPscore23:1500"}, "benchmark-impossible"),
 }
 
@@ -100,6 +101,14 @@ def test_an_honest_job_costs_no_row(con) -> None:
     assert held(con) == {}
     assert published(con) == [("j", 100, 90)]
     assert told(con) == [(100, 90, 1, 10.0, None, None)]
+
+
+def test_many_cores_on_unnamed_nodes_are_possible(con) -> None:
+    """A-REX writes one node when it knows none."""
+    record(con, facts_of(HONEST._replace(cores=1_000_000)))
+    holds.judge(con, [1])
+
+    assert held(con) == {}
 
 
 def test_a_job_that_comes_right_is_counted(con) -> None:

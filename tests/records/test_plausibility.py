@@ -51,7 +51,10 @@ def reasons(**values: object) -> list[tuple[str, str]]:
         {"end_time": END - 3000, "ran_until": END, "wall_s": 10},
         # As large as machines are.
         {"cores": 7_630_848, "nodes": 158_976, "cpu_user_s": 2 * 10**9},
-        {"cpu_user_s": LARGEST_S, "cpu_kernel_s": 0, "cores": 10**6},
+        {"cpu_user_s": LARGEST_S, "cpu_kernel_s": 0, "cores": 10**6, "nodes": 200},
+        {"cores": 8192},
+        # Nobody says on how many nodes.
+        {"cores": 10**6, "nodes": 0},
         {"benchmark": None},
         {"benchmark": "HEPSPEC:1.0"},
         {"benchmark": "no benchmark"},
@@ -86,7 +89,7 @@ def test_honest_values_are_plausible(values) -> None:
         ({"wall_s": END, "submit_time": 0}, [("wall-beyond-life", "wall_s")]),
         ({"cpu_user_s": 10**12}, [("out-of-range", "cpu_s")]),
         ({"cpu_kernel_s": -5}, [("out-of-range", "cpu_s")]),
-        ({"cpu_user_s": 2**31 - 1, "cpu_kernel_s": 1, "cores": 10**6}, [("out-of-range", "cpu_s")]),
+        ({"cpu_user_s": 2**31 - 1, "cpu_kernel_s": 1, "cores": 10**6, "nodes": 200}, [("out-of-range", "cpu_s")]),
         ({"cpu_user_s": 47 * 3600}, [("cpu-beyond-cores", "cpu_s")]),
         # Case s1: 41 hours on two cores in half an hour.
         ({"wall_s": 1594, "cpu_user_s": 147_587, "cores": 2}, [("cpu-beyond-cores", "cpu_s")]),
@@ -94,6 +97,8 @@ def test_honest_values_are_plausible(values) -> None:
         ({"wall_s": 0, "cpu_user_s": 47 * 3600}, [("cpu-beyond-cores", "cpu_s")]),
         ({"cores": 0, "cpu_user_s": 10_000 * 3600}, [("cpu-beyond-cores", "cpu_s")]),
         ({"cores": 4_294_967_294}, [("cores-impossible", "core_count")]),
+        ({"cores": 8193}, [("cores-impossible", "core_count")]),
+        ({"cores": 16_385, "nodes": 2}, [("cores-impossible", "core_count")]),
         ({"nodes": 4_294_967_294}, [("nodes-impossible", "node_count")]),
         ({"submit_time": END + 3600}, [("end-before-submission", "end_time")]),
         ({"end_time": 100_000}, [("end-impossible", "end_time")]),
