@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable
+from contextlib import suppress
 from datetime import UTC, datetime, tzinfo
 from itertools import product
 from typing import NamedTuple
@@ -227,16 +228,22 @@ def parse(text: str) -> dict[str, int]:
     return found
 
 
-def cpu_us(text: str) -> int | None:
-    """Return the CPU time of a usage (``cpu=03:50:00,energy=0``, TRESUsageInTot) in microseconds; ``None``: unknown."""
+def sampled_use(text: str) -> tuple[int | None, int | None]:
+    """
+    Return CPU time in microseconds and memory in KiB of a usage (``cpu=03:50:00,energy=0,mem=7252K``, TRESUsageInTot).
+
+    ``None``: unknown.
+    """
+    cpu_us, memory_kib = None, None
     for part in text.split(","):
-        key, _, value = part.partition("=")
-        if key.strip() == "cpu":
-            try:
-                return duration_us(value.strip())
-            except ValueError:
-                return None
-    return None
+        key, _, value = part.strip().partition("=")
+        if key in ("cpu", "mem"):
+            with suppress(ValueError):
+                if key == "cpu":
+                    cpu_us = duration_us(value)
+                else:
+                    memory_kib = size_kib(value)
+    return cpu_us, memory_kib
 
 
 def gpu_count(tres: dict[str, int]) -> int:

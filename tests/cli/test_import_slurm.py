@@ -43,6 +43,14 @@ def test_files(conf) -> None:
     assert "0 new runs, 118 known; 0 jobs added, 0 changed" in done.stdout
 
 
+def test_a_job_whose_row_was_cut_is_counted_as_left_out(conf) -> None:
+    done = import_(conf, CASES / "s_cut.txt")
+
+    assert (done.returncode, "9 jobs added" in done.stdout) == (65, True)
+    assert "1 job not usable" in done.stderr
+    assert "line" not in done.stderr.split("1 job not usable")[1]
+
+
 def test_an_output_without_cpu_time(conf) -> None:
     """How many jobs have none is said; `stats` says that their CPU time lacks, and shows none."""
     done = import_(conf, CASES / "x2.txt")

@@ -13,12 +13,12 @@ from arcacct.records.slurm_formats import (
     amount,
     clean,
     count,
-    cpu_us,
     duration_us,
     exit_code,
     instants,
     job_number,
     parse,
+    sampled_use,
     size_kib,
     state,
 )
@@ -116,11 +116,13 @@ def test_a_size_that_is_unknown_may_have_a_unit(text: str) -> None:
     assert size_kib(text) is None
 
 
-def test_cpu_time_of_a_usage() -> None:
+def test_cpu_time_and_memory_of_a_usage() -> None:
     """As TRESUsageInTot has it."""
-    assert cpu_us("cpu=03:50:00,energy=0,fs/disk=123,mem=352000K") == 13_800 * 10**6
-    assert cpu_us("energy=0,cpu=1-00:00:01") == 86_401 * 10**6
-    assert [cpu_us(text) for text in ("", "energy=0", "cpu=", "cpu=x", "fs/cpu=00:00:01")] == [None] * 5
+    assert sampled_use("cpu=03:50:00,energy=0,fs/disk=123,mem=352000K") == (13_800 * 10**6, 352_000)
+    assert sampled_use("energy=0,cpu=1-00:00:01") == (86_401 * 10**6, None)
+    assert sampled_use("mem=7.50M,cpu=x,fs/mem=1K") == (None, 7_680)
+    nothing = ("", "energy=0", "cpu=", "cpu=x", "fs/cpu=00:00:01", "mem=18446744073709551614", "mem=x")
+    assert [sampled_use(text) for text in nothing] == [(None, None)] * 7
 
 
 def test_times() -> None:

@@ -21,13 +21,13 @@ from arcacct.records.slurm_formats import (
     amount,
     clean,
     count,
-    cpu_us,
     duration_us,
     exit_code,
     instants,
     is_secret,
     job_number,
     parse,
+    sampled_use,
     size_kib,
     state,
 )
@@ -68,8 +68,10 @@ class SacctUse(NamedTuple):
     cpu_us: int | None = None
     cpu_kernel_us: int | None = None
     memory_kib: int | None = None
-    """Memory of the task that used most; ``None``: unknown."""
+    """Memory of all tasks together, else of the task that used most; ``None``: unknown."""
     virtual_memory_kib: int | None = None
+    energy_j: int | None = None
+    """0: not measured."""
 
     def plus(self, step: SacctUse) -> SacctUse:
         """Return the usage with one more step."""
@@ -79,6 +81,7 @@ class SacctUse(NamedTuple):
             _sum(self.cpu_kernel_us, step.cpu_kernel_us),
             _most(self.memory_kib, step.memory_kib),
             _most(self.virtual_memory_kib, step.virtual_memory_kib),
+            _sum(self.energy_j, step.energy_j),
         )
 
 
@@ -109,7 +112,7 @@ class SlurmRun(NamedTuple):
     wckey: str = ""
     name: str = ""
     tres: str = ""
-    """AllocTRES."""
+    """AllocTRES, with the measured energy."""
     cpu_us: int | None = None
     """User and kernel time of all steps together; ``None``: sacct printed no steps, or nothing was measured."""
     cpu_kernel_us: int | None = None
@@ -177,6 +180,7 @@ def run_of(job: SacctPart, steps: SacctUse, cluster: str | None, unusable: set[s
         cores=job.cores or None,
         cpu_us=cpu_us,
         cpu_kernel_us=kernel_us,
+        tres=_with_energy(job.run.tres, job.use.energy_j, steps.energy_j),
         memory_kib=_most(job.use.memory_kib, steps.memory_kib),
         virtual_memory_kib=_most(job.use.virtual_memory_kib, steps.virtual_memory_kib),
     )
@@ -235,6 +239,15 @@ def _cpu(job: SacctUse, steps: SacctUse, elapsed_s: int) -> tuple[int | None, in
     return total, kernel
 
 
+def _with_energy(tres: str, of_job_j: int | None, of_steps_j: int | None) -> str:
+    """Return AllocTRES with the energy of the job's own row; else with its own energy, else with that of the steps."""
+    energy_j = of_job_j or (of_steps_j if of_steps_j and not parse(tres).get("energy") else None)
+    if not energy_j:
+        return tres
+    others = [one for one in tres.split(",") if one and not one.startswith("energy=")]
+    return ",".join([*others, f"energy={energy_j}"])
+
+
 def _sum(one: int | None, other: int | None) -> int | None:
     """Return the sum of the known values."""
     return other if one is None else one if other is None else one + other
@@ -291,7 +304,7 @@ _KINDS = {
     "AllocCPUS NCPUS NNodes ReqCPUS": r"[0-9]+",
     "AllocNodes ReqNodes NTasks UID GID AssocID QOSRAW DBIndex WCKeyID Priority ReservationId": r"-?[0-9]*",
     "ExitCode DerivedExitCode": r"[0-9]+:[0-9]+|",
-    "MaxRSS AveRSS MaxVMSize AveVMSize": r"[0-9.]*[KMGTPE]?",
+    "MaxRSS AveRSS MaxVMSize AveVMSize ConsumedEnergyRaw": r"[0-9.]*[KMGTPE]?",
     "AllocTRES ReqTRES TRESUsageInTot": r"(?:[\w/:.-]+=[^,=\s]+(?:,[\w/:.-]+=[^,=\s]+)*)?",
     "Layout": r"(?:[A-Z][A-Za-z]*)?",
     "Cluster": r"[\w.-]*",
@@ -362,7 +375,8 @@ FIELDS = (
     Field("TotalCPU", _said(duration_us), "total_us", unit="us"),
     Field("UserCPU", _said(duration_us), "user_us", unit="us"),
     Field("SystemCPU", _said(duration_us), "kernel_us", unit="us"),
-    Field("TRESUsageInTot", cpu_us, "sampled_us", unit="us"),
+    Field("TRESUsageInTot", sampled_use, "sampled", unit="us, KiB"),
+    Field("ConsumedEnergyRaw", _said(amount), "energy_j", unit="J"),
     Field("MaxRSS", _said(size_kib), "memory_kib", unit="KiB"),
     Field("MaxVMSize", _said(size_kib), "virtual_memory_kib", unit="KiB"),
     Field("Partition", _text, "partition"),
@@ -542,7 +556,10 @@ class TableRows:
         if place >= len(fields) or not (self._counts_alone or all(self._shapes[: place + 1])):
             return ""
         if len(fields) != self._width and self._begun(line) is None:
-            return ""
+            # The last value of a short line may be cut.
+            is_cut = place < len(fields) - 1 < self._width - 1
+            if not is_cut or (self._begun(self._delimiter.join(fields[:-1])) or 0) < 2:
+                return ""
         return fields[place] if _SHAPES["JobIDRaw"].fullmatch(fields[place]) else ""
 
     def _put_together(self, text: str) -> dict[str, str] | None:
@@ -660,6 +677,7 @@ def part(row: Mapping[str, str], zone: tzinfo | None, unusable: set[str]) -> Sac
     user_us, kernel_us = row_of.get("user_us"), row_of.get("kernel_us")
     parts_us = None if user_us is None and kernel_us is None else (user_us or 0) + (kernel_us or 0)
     elapsed_s, cores = row_of.get("elapsed_s"), row_of.get("cores")
+    sampled_us, sampled_kib = row_of.get("sampled") or (None, None)
     return SacctPart(
         step=step,
         submit=time("Submit"),
@@ -670,10 +688,11 @@ def part(row: Mapping[str, str], zone: tzinfo | None, unusable: set[str]) -> Sac
         cores=parse(texts["tres"]).get("cpu") if cores is None else cores,
         use=SacctUse(
             0,
-            cpu_use((row_of.get("total_us"), parts_us), row_of.get("sampled_us")),
+            cpu_use((row_of.get("total_us"), parts_us), sampled_us),
             kernel_us,
-            row_of.get("memory_kib"),
+            _most(row_of.get("memory_kib"), sampled_kib),
             row_of.get("virtual_memory_kib"),
+            row_of.get("energy_j"),
         ),
         run=SlurmRun(
             job_id=job_id,

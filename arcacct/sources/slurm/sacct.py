@@ -307,11 +307,16 @@ def parts(element: Element, unusable: set[str]) -> tuple[SacctPart, SacctUse]:
 def _step(step: dict[str, Any], unusable: set[str]) -> SacctUse:
     requested = _inside(_inside(step, "tres"), "requested")
     most = _tres(requested.get("max"), {"mem": "MaxRSS", "vmem": "MaxVMSize"}, unusable)
-    memory, virtual = (-(-most[name] // 1024) if name in most else None for name in ("mem", "vmem"))
-    # CPU time in milliseconds, as TRESUsageInTot has it in tables.
-    sampled_ms = _tres(requested.get("total"), {}, unusable).get("cpu")
-    sampled_us = None if sampled_ms is None else sampled_ms * 1000
-    return _cpu(_inside(step, "time"), unusable, sampled_us)._replace(memory_kib=memory, virtual_memory_kib=virtual)
+    # TRESUsageInTot in tables, with CPU time in milliseconds.
+    total = _tres(requested.get("total"), {}, unusable)
+    sampled_us = total["cpu"] * 1000 if "cpu" in total else None
+    memory, virtual = max(most.get("mem", -1), total.get("mem", -1)), most.get("vmem", -1)
+    consumed = _inside(_inside(step, "statistics"), "energy").get("consumed")
+    return _cpu(_inside(step, "time"), unusable, sampled_us)._replace(
+        memory_kib=None if memory < 0 else -(-memory // 1024),
+        virtual_memory_kib=None if virtual < 0 else -(-virtual // 1024),
+        energy_j=_read(consumed, "ConsumedEnergyRaw", unusable),
+    )
 
 
 def _cpu(time: dict[str, Any], unusable: set[str], sampled_us: int | None = None) -> SacctUse:

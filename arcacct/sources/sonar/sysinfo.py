@@ -18,7 +18,6 @@ from arcacct.records.slurm_formats import (
     amount,
     clean,
     compress,
-    cpu_us,
     duration_us,
     environment,
     exit_code,
@@ -26,6 +25,7 @@ from arcacct.records.slurm_formats import (
     instants,
     job_number,
     new_delimiter,
+    sampled_use,
     split,
 )
 from arcacct.records.slurm_formats import size_kib as size
@@ -214,7 +214,7 @@ def _with_cpu(rows: Iterable[Row]) -> Iterator[Row]:
     for own in _jobs(rows):
         of_steps = 0
         for row in own[1:]:
-            lacking_us = (_told(cpu_us, row[_USAGE]) or 0) - _cpu_us(row)
+            lacking_us = (sampled_use(row[_USAGE])[0] or 0) - _cpu_us(row)
             if lacking_us > 0:
                 row["UserCPU"] = _duration((_told(duration_us, row["UserCPU"]) or 0) + lacking_us)
             of_steps += _cpu_us(row)

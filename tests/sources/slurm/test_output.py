@@ -210,6 +210,68 @@ def test_the_larger_of_two_cpu_times_counts() -> None:
     assert one.cpu_us == 3_609_429_000
 
 
+@pytest.mark.parametrize(
+    ("largest", "usage", "memory_kib"),
+    [
+        ("1000K", "cpu=00:00:07,mem=4000K", 4000),
+        ("1000K", "mem=18446744073709551614,cpu=00:00:07", 1000),
+        ("", "mem=1M", 1024),
+    ],
+)
+def test_memory_is_that_of_all_tasks_of_a_step(largest: str, usage: str, memory_kib: int) -> None:
+    """MaxRSS is of one task."""
+    step = f"{row('1.0', MaxRSS=largest)}|{usage}"
+    one = run(table(f"{row(MaxRSS='')}|", step, columns=f"{COLUMNS}|TRESUsageInTot"), 1)
+
+    assert one.memory_kib == memory_kib
+
+
+@pytest.mark.parametrize(
+    ("of_job", "tres", "of_steps", "energy"),
+    [
+        ("7200", "cpu=2,energy=5,node=1", ("100", "200"), "cpu=2,node=1,energy=7200"),
+        ("", "cpu=2,energy=5", ("100", "200"), "cpu=2,energy=5"),
+        ("0", "cpu=2,energy=18446744073709551614", ("100", "200"), "cpu=2,energy=300"),
+        ("", "", ("", "50"), "energy=50"),
+        ("18446744073709551614", "cpu=2", ("0", ""), "cpu=2"),
+    ],
+)
+def test_energy_is_that_of_the_job_before_that_of_its_steps(of_job, tres, of_steps, energy) -> None:
+    steps = [f"{row(f'1.{number}')}||{energy_j}" for number, energy_j in enumerate(of_steps)]
+    content = table(f"{row()}|{tres}|{of_job}", *steps, columns=f"{COLUMNS}|AllocTRES|ConsumedEnergyRaw")
+
+    assert run(content, 1).tres == energy
+    assert not faults(content)
+
+
+def test_memory_and_energy_of_json() -> None:
+    job = json.loads((CASES / "j4.json").read_bytes())["jobs"][0]
+    step = job["steps"][0]
+    step["statistics"] = {"energy": {"consumed": {"set": True, "infinite": False, "number": 7200}}}
+    step["tres"]["requested"] = {
+        "max": [{"type": "mem", "name": "", "count": 1024}],
+        "total": [{"type": "mem", "name": "", "count": 5000}],
+    }
+    (one,) = runs(json.dumps({"jobs": [job]}).encode()).values()
+
+    assert (one.memory_kib, one.tres.split(",")[-1]) == (5, "energy=7200")
+
+
+@pytest.mark.parametrize(
+    "cut", ["{0}\n", "{0}sacct: error: slurmdbd: x\n", "{0}sacct: error: slurmdbd: x\n{1}\n", "{0}\n{0}\n"]
+)
+def test_a_row_that_is_cut_is_a_job_that_is_left_out(cut: str) -> None:
+    """In any of its values behind the number, also by a line of sacct's errors within it."""
+    good = (CASES / "s_cut.txt").read_text().splitlines(keepends=True)
+    whole = good[4].replace("4|cl", "5|cl", 1)
+    for length in range(len("5|cl|COMPLETED|"), len("5|cl|COMPLETED|2026-11-20T10:00:00|2026-11-20T10:00:10|2026")):
+        content = "".join([*good[:5], cut.format(whole[:length], whole[length:].rstrip()), *good[6:]]).encode()
+        found = [one for one in told(content) if isinstance(one.what, Fault) and not one.is_line]
+
+        assert len(runs(content)) == 9
+        assert {one.content.splitlines()[1].partition("|")[0] for one in found} == {"5"}
+
+
 @pytest.mark.parametrize(("elapsed_s", "cpu_us"), [(0, 0), (1, 0), (2, None), (60, None)])
 def test_no_cpu_time_at_all_is_believed_of_a_second(elapsed_s: int, cpu_us: int | None) -> None:
     """A step takes some milliseconds to start: a longer run with 0 was not measured."""
