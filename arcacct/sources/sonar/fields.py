@@ -8,7 +8,7 @@ from calendar import timegm
 from collections import Counter
 from collections.abc import Callable, Iterator
 from functools import lru_cache, partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from arcacct.files import json_reader
 from arcacct.records.import_quarantine import Fault, fault_of
@@ -22,9 +22,12 @@ from arcacct.records.slurm_formats import MalformedError
 # unusable value as absent. An element that it would identify is left out alone.
 
 
+Number = TypeVar("Number", int, float)
 LARGEST = 2**53
 """A larger number is not a measurement."""
 LONGEST_TEXT = 64 * 1024
+MOST_CARD_W = 10_000
+"""No card needs more: the largest modules of several GPUs have 2,700 W."""
 UNLIMITED = -1
 """The value of an infinite ExtendedUint."""
 
@@ -114,6 +117,22 @@ def number(holder: dict[str, Any], key: str) -> float:
     if type(value) not in {int, float} or not -LARGEST <= value <= LARGEST:
         raise MalformedError(f"{key} is not a number")
     return float(value)
+
+
+def percent(holder: dict[str, Any], key: str) -> float:
+    """Return a share of a whole, such as the use of one card, in percent; 0 when absent or negative."""
+    return max(0.0, _at_most(number(holder, key), 100, key))
+
+
+def watts(holder: dict[str, Any], key: str) -> int:
+    """Return the power of a card in W; 0 when absent."""
+    return _at_most(uint(holder, key), MOST_CARD_W, key)
+
+
+def _at_most(value: Number, most: int, key: str) -> Number:
+    if value > most:
+        raise MalformedError(f"{key} is out of range")
+    return value
 
 
 def flag(holder: dict[str, Any], key: str) -> bool:
@@ -233,6 +252,8 @@ class Strict:
     known = staticmethod(known)
     integer = staticmethod(integer)
     number = staticmethod(number)
+    percent = staticmethod(percent)
+    watts = staticmethod(watts)
     flag = staticmethod(flag)
     extended = staticmethod(extended)
     items = staticmethod(items)
@@ -256,10 +277,10 @@ class Strict:
 
 _ABSENT: dict[str, type] = {
     **dict.fromkeys(("text", "long_text"), str),
-    **dict.fromkeys(("uint", "integer"), int),
+    **dict.fromkeys(("uint", "integer", "watts"), int),
     **dict.fromkeys(("texts", "uints"), list),
     **dict.fromkeys(("known", "extended", "inside", "moment"), type(None)),
-    "number": float,
+    **dict.fromkeys(("number", "percent"), float),
     "flag": bool,
 }
 """The type of each reader's result for an absent value."""

@@ -26,7 +26,7 @@ from arcacct.sources.sonar.jobs import Part, Site, record_run, take_back, teleme
 from arcacct.sources.sonar.nodes import Names, add_dropped, observe_cluster, observe_sysinfo, remember_complaint
 from arcacct.sources.sonar.samples import JobSnapshot, Reading, Sample, SampledKey
 from arcacct.sources.sonar.spans import Claim, finished_records, is_sampled, known_runs, merge_report, with_telemetry
-from arcacct.sources.sonar.usage import HOUR_S, add_job_points, add_node_points, divide, forget_points, fuller
+from arcacct.sources.sonar.usage import HOUR_S, Added, add_job_points, add_node_points, divide, forget_points, fuller
 
 # Make records of Slurm's jobs from telemetry where A-REX does not make them, and add telemetry to other records.
 
@@ -238,18 +238,22 @@ class _Source(NamedTuple):
     text: str
 
 
+Result = Settled | Added | None
+"""What a piece of work settled or added."""
+
+
 class _Piece(NamedTuple):
     """Work that is done completely or not at all."""
 
-    run: Callable[[Connection], Settled | bool | None]
-    """Runs inside a transaction; False: the data came too late."""
+    run: Callable[[Connection], Result]
+    """Runs inside a transaction."""
     sources: Sequence[_Source]
     parts: Callable[[], list[_Piece]] | None = None
     """The same work in smaller pieces; ``None``: it cannot be divided."""
 
 
-_Add = Callable[[Connection, int, dict[int, T]], bool]
-"""Adds points to an hour; False: the hour is closed."""
+_Add = Callable[[Connection, int, dict[int, T]], Added]
+"""Adds points to an hour."""
 
 
 class Importer(ImportRun):
@@ -515,7 +519,7 @@ class Importer(ImportRun):
         super()._taken_back()
         self._names.forget()
 
-    def _count(self, results: Iterable[Settled | bool | None]) -> None:
+    def _count(self, results: Iterable[Result]) -> None:
         for result in results:
             if isinstance(result, Settled):
                 self.report.recorded += result.recorded
@@ -526,6 +530,9 @@ class Importer(ImportRun):
                     self.report.outside[cluster_id, job] = samples
             elif result is False:
                 self.report.late += 1
+            elif result:
+                self.report.dropped += result
+                self._dropped += result
 
     def _retried(self, kept: RejectedEntry, content: bytes) -> bool:
         before = self.report.rejected

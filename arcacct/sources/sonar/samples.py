@@ -208,7 +208,7 @@ def _add_process(gathered: _Gathered, process: Any, node: str, fields: Strict) -
         old = gathered.cards.get(uuid, GPUShare(0.0, 0, None))
         share = None if memory_util is None else (old.memory_util_percent or 0.0) + memory_util
         used = min(old.memory_kib + used, sonar_fields.LARGEST)  # noqa: PLW2901  its sum
-        gathered.cards[uuid] = GPUShare(old.util_percent + util, used, None, share, index)
+        gathered.cards[uuid] = GPUShare(min(old.util_percent + util, 100.0), used, None, share, index)
     if fields.details:
         _add_command(gathered, command, process, CommandShare(count, memory, 0.0, None), fields)
     return count
@@ -239,9 +239,9 @@ def _process_cards(
             fields.drop("gpus", error)
         else:
             has_memory = fields.details and "gpu_memory_util" in gpu
-            memory_util = max(0.0, fields.number(gpu, "gpu_memory_util")) if has_memory else None
+            memory_util = fields.percent(gpu, "gpu_memory_util") if has_memory else None
             index = fields.uint(gpu, "index") if fields.details else None
-            yield uuid, max(0.0, fields.number(gpu, "gpu_util")), fields.uint(gpu, "gpu_memory"), memory_util, index
+            yield uuid, fields.percent(gpu, "gpu_util"), fields.uint(gpu, "gpu_memory"), memory_util, index
 
 
 def card_id(card: dict[str, Any], node: str) -> str:
@@ -318,20 +318,20 @@ def _reading(system: dict[str, Any], name: str, fields: Strict) -> Reading:
 
 def _card(card: dict[str, Any], fields: Strict) -> dict[str, float | str]:
     found: dict[str, float | str] = {
-        "ce_util_percent": float(fields.uint(card, "ce_util")),
-        "memory_util_percent": float(fields.uint(card, "memory_util")),
+        "ce_util_percent": fields.percent(card, "ce_util"),
+        "memory_util_percent": fields.percent(card, "memory_util"),
         "memory_kib": float(fields.uint(card, "memory")),
         "failing": float(fields.uint(card, "failing")),
     }
     # For these, a card sends 0 if it does not know the value.
-    for key, measure in (
-        ("fan", "fan_percent"),
-        ("power", "power_w"),
-        ("power_limit", "power_limit_w"),
-        ("ce_clock", "ce_clock_mhz"),
-        ("memory_clock", "memory_clock_mhz"),
+    for key, measure, read in (
+        ("fan", "fan_percent", fields.uint),
+        ("power", "power_w", fields.watts),
+        ("power_limit", "power_limit_w", fields.watts),
+        ("ce_clock", "ce_clock_mhz", fields.uint),
+        ("memory_clock", "memory_clock_mhz", fields.uint),
     ):
-        value = fields.uint(card, key)
+        value = read(card, key)
         if value:
             found[measure] = float(value)
     temperature, state = fields.integer(card, "temperature"), fields.extended(card, "performance_state")

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 import zlib
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import groupby, pairwise
 from statistics import median
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, Literal, NamedTuple, TypeVar
 
 from arcacct.database.connection import Connection
 from arcacct.records.batch_jobs import LocalID
+from arcacct.records.states import THREADS_OF_NODE
 from arcacct.sources.sonar.nodes import Names
 from arcacct.sources.sonar.samples import CommandShare, Counters, GPUShare, JobSnapshot, Reading, SampledKey
 from arcacct.sources.sonar.spans import Spans, sampled_job
@@ -90,6 +92,8 @@ class JobUse(NamedTuple):
     cpu_util_percent: float | None
     peak_cpu_util_percent: float | None
     commands: dict[str, CommandUse]
+    unusable: tuple[int, ...] = ()
+    """The times of snapshots with an impossible CPU time."""
 
 
 class Measure(NamedTuple):
@@ -124,10 +128,15 @@ def job_use(
         before = None
     shots = [shot for _, shot in snapshots]
     use = Use(0, 0, 0)
-    earlier: dict[str, Counters] = before[1].processes if before is not None else {}
-    for shot in shots:
-        use = use.plus(_growth(earlier, shot.processes))
-        earlier = shot.processes
+    unusable = []
+    since = None if before is None else before[0]
+    earlier = {} if before is None else before[1].processes
+    for at, shot in snapshots:
+        now = shot.processes if since is None else possible(earlier, shot.processes, at - since)
+        if now is not shot.processes:
+            unusable.append(at)
+        use = use.plus(_growth(earlier, now))
+        since, earlier = at, now
     return JobUse(
         len(shots),
         snapshots[0][0],
@@ -143,7 +152,26 @@ def job_use(
         _cards(snapshots, before, longest_s),
         *_percents(shots),
         _commands(shots),
+        tuple(unusable),
     )
+
+
+def possible(earlier: dict[str, Counters], now: dict[str, Counters], seconds: int) -> dict[str, Counters]:
+    """
+    Return the counters of now, with the earlier ones of a process whose CPU time grew by more than a node can give.
+
+    A process without earlier counters is left out.
+    """
+    most_s = seconds * THREADS_OF_NODE
+    odd = {
+        key
+        for key, one in now.items()
+        if one[1] > most_s and _added_by(earlier.get(key), one, group="/" in key)[0] > most_s
+    }
+    if not odd:
+        return now
+    usable = {key: one for key, one in now.items() if key not in odd}
+    return usable | {key: earlier[key] for key in odd if key in earlier}
 
 
 def _percents(shots: Iterable[JobSnapshot]) -> tuple[float | None, float | None, float | None]:
@@ -341,6 +369,8 @@ KEPT_S = 14 * 86400
 Json = Any
 Point = tuple[int, Json]
 """A time and the data of that time."""
+Added = Counter[str] | Literal[False]
+"""The unusable values of added points, by field; False: they came too late, the hour is closed."""
 T = TypeVar("T")
 
 
@@ -354,8 +384,11 @@ class _Series(NamedTuple):
     """The table of the usage."""
     columns: tuple[str, ...]
     own: tuple[int, ...]
-    measure: Callable[[int, list[Point], list[Point]], None]
-    """Writes the usage of an hour from its points and the points of the previous stored hour."""
+    measure: Callable[[int, list[Point], list[Point]], Sequence[int]]
+    """
+    Writes the usage of an hour from its points and the points of the previous stored hour. Returns the times of points
+    with an impossible CPU time.
+    """
 
     def _one(self, what: str, table: str, condition: str, hour: int) -> Any:
         where = "".join(f"{column} = ? AND " for column in self.columns)
@@ -367,8 +400,8 @@ class _Series(NamedTuple):
         found: dict[str, Json] = {} if packed is None else json.loads(zlib.decompress(packed))
         return found
 
-    def add(self, hour: int, points: Mapping[int, Json], now: int) -> bool:
-        """Add points to an hour. Return False when the hour is closed, so that they came too late."""
+    def add(self, hour: int, points: Mapping[int, Json], now: int) -> Added:
+        """Add points to an hour."""
         stored = self._load(hour)
         if not stored and self._one("1", self.usage, "Hour = ?", hour) is not None:
             return False
@@ -376,18 +409,22 @@ class _Series(NamedTuple):
         fresh = json.loads(json.dumps({str(at): point for at, point in points.items()}))
         merged = stored | {at: fuller(stored.get(at), value) for at, value in fresh.items()}
         if merged == stored:
-            return True
+            return Counter()
         packed = zlib.compress(json.dumps(merged, separators=(",", ":")).encode(), 1)
         columns = (*self.columns, "Hour", "Written", "Points")
         self.con.execute(
             f"INSERT OR REPLACE INTO {self.points} ({', '.join(columns)}) VALUES ({', '.join('?' * len(columns))})",
             (*self.own, hour, now, packed),
         )
-        self._measure(hour, merged)
+        unusable = len(self._measure(hour, merged))
+        if unusable and stored:
+            # Some may have been counted.
+            unusable -= len(self._measure(hour, stored))
+            self._measure(hour, merged)
         following = self._one("Hour", self.points, "Hour > ? ORDER BY Hour LIMIT 1", hour)
         if following is not None:
             self._measure(following, self._load(following))
-        return True
+        return Counter(cpu_time=unusable) if unusable > 0 else Counter()
 
     def again(self, hour: int) -> bool:
         """Write the usage of an hour again. Return False when the hour is closed."""
@@ -396,24 +433,25 @@ class _Series(NamedTuple):
             self._measure(hour, points)
         return bool(points)
 
-    def _measure(self, hour: int, points: dict[str, Json]) -> None:
+    def _measure(self, hour: int, points: dict[str, Json]) -> Sequence[int]:
         earlier = self._one("Hour", self.points, "Hour < ? ORDER BY Hour DESC LIMIT 1", hour)
-        self.measure(hour, _in_order(points), _in_order(self._load(earlier)) if earlier is not None else [])
+        return self.measure(hour, _in_order(points), _in_order(self._load(earlier)) if earlier is not None else [])
 
 
 def add_node_points(
     con: Connection, hour: int, points: dict[int, Reading], *, names: Names, cluster: str, node: str, now: int
-) -> bool:
-    """Add readings to an hour of a node. Return False when the hour is closed, so that they came too late."""
+) -> Added:
+    """Add readings to an hour of a node."""
     node_id = names.node(cluster, node)
 
-    def measure(hour: int, readings: list[Point], earlier: list[Point]) -> None:
+    def measure(hour: int, readings: list[Point], earlier: list[Point]) -> Sequence[int]:
         con.execute("DELETE FROM NodeUsage WHERE NodeID = ? AND Hour = ?", (node_id, hour))
         con.executemany(
             "INSERT INTO NodeUsage (NodeID, Hour, Device, Measure, Samples, CoveredS, Mean, Low, High, Increase, Text)"
             " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
             [(node_id, hour, *one) for one in node_use(readings, earlier)],
         )
+        return ()
 
     return _Series(con, "NodeSamples", "NodeUsage", ("NodeID",), (node_id,), measure).add(hour, points, now)
 
@@ -428,9 +466,9 @@ def add_job_points(
     node: str,
     key: SampledKey,
     now: int,
-) -> bool:
+) -> Added:
     """
-    Add snapshots to an hour of a job on a node. Return False when the hour is closed, so that they came too late.
+    Add snapshots to an hour of a job on a node.
 
     Until `divide` handles the number, the whole hour belongs to the run of its first samples, or of the samples before
     it.
@@ -445,8 +483,12 @@ _OWN = "SampledJobID = ? AND NodeID = ?"
 def _of_job(con: Connection, own: tuple[int, int], spans: Spans | None, *, group: bool) -> _Series:
     """Return the hours of a job on a node (``own``). ``spans``: the runs among which they are divided."""
 
-    def measure(hour: int, points: list[Point], earlier: list[Point]) -> None:
-        before = (earlier[-1][0], _snapshot(earlier[-1][1])) if earlier else None
+    def measure(hour: int, points: list[Point], earlier: list[Point]) -> Sequence[int]:
+        last = [(at, _snapshot(value)) for at, value in earlier[-2:]]
+        before = last[-1] if last else None
+        if len(last) > 1:
+            (at, one), (later, other) = last
+            before = later, other._replace(processes=possible(one.processes, other.processes, later - at))
         of_runs: dict[int, list[tuple[int, JobSnapshot]]] = {}
         if spans is None:
             query = f"SELECT RunStart FROM JobUsage WHERE {_OWN} AND"
@@ -463,9 +505,13 @@ def _of_job(con: Connection, own: tuple[int, int], spans: Spans | None, *, group
         longest_s = longest_step([at for at, _ in (*earlier, *points)])
         # Only the run of the first sample can be the run of the previous sample.
         before = before if follows else None
+        unusable: list[int] = []
         for start, shots in of_runs.items():
-            write((*own, hour, start), shots[-1][1].user, job_use(shots, before, longest_s, group=group))
+            use = job_use(shots, before, longest_s, group=group)
+            write((*own, hour, start), shots[-1][1].user, use)
+            unusable += use.unusable
             before = None
+        return unusable
 
     def write(key: tuple[int, int, int, int], user: str, use: JobUse) -> None:
         con.execute(

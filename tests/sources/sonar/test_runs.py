@@ -5,9 +5,11 @@ from __future__ import annotations
 import itertools
 import json
 import pathlib
+import re
 import sqlite3
 import time
 import zlib
+from collections import Counter
 from contextlib import closing
 from datetime import UTC, datetime
 
@@ -425,3 +427,39 @@ def _fill_like_021(con):
             (record_id,),
         )
     con.execute("INSERT INTO DBConfig VALUES ('SONAR_ENRICHED_SEQ', (SELECT max(Seq) FROM FinishedLog))")
+
+
+def measured(host):
+    """CPU time, GPU time and energy of all samples."""
+    return host.rows("SELECT sum(CPUS) FROM JobUsage") + host.rows("SELECT sum(BusyS), sum(EnergyJ) FROM JobGPUUsage")
+
+
+def test_a_use_of_a_card_beyond_the_card_is_unusable(host):
+    """Of one sample of a minute; it is counted, and all others stay."""
+    report = take(host, "n_util.jsonl")
+    assert report.dropped == {"gpu_util": 1}
+    assert measured(host) == [(720,), (240 + 30, 300 * 300 + 50 * 300)]
+
+
+def test_a_power_beyond_any_card_is_unusable(host):
+    report = take(host, "n_245.jsonl")
+    assert report.dropped == {"gpu_util": 1, "ce_util": 1, "power": 1}
+    assert measured(host) == [(720,), (240 + 30, 240 * 300 + 50 * 300)]
+
+
+@pytest.mark.parametrize(("place", "cpu_s"), [(1, 720), (2, 720), (5, 660), (6, 720), (7, 720)])
+@pytest.mark.parametrize("step", [1, -1])
+def test_a_cpu_time_that_no_node_can_give_is_unusable(host, place, cpu_s, step):
+    """Also if it is the first or last of an hour; it is counted once, and in any order nothing else is lost."""
+    lines = (CASES / "z.jsonl").read_bytes().splitlines(keepends=True)
+    lines[place] = re.sub(rb'"cpu_time": \d+', b'"cpu_time": 4294967295', lines[place])
+    counts = sum((host.take(line).dropped for line in lines[::step]), Counter())
+    assert measured(host)[0] == (cpu_s,)
+    assert counts["cpu_time"] <= 1
+    assert not host.take(*lines).dropped
+
+
+def test_a_cpu_time_that_no_node_can_give_is_counted(host):
+    lines = (CASES / "z.jsonl").read_bytes().splitlines(keepends=True)
+    lines[2] = lines[2].replace(b'"cpu_time": 180', b'"cpu_time": 4294967295')
+    assert [host.take(*lines).dropped, host.take(*lines).dropped] == [{"cpu_time": 1}, {}]
