@@ -78,7 +78,7 @@ def open_cursor(ctx: RunContext, since: int | None) -> Cursor:
 
     ``since`` (UTC seconds) resets it, too, if it is earlier than the target's start.
     """
-    found = cursors.cursor(ctx.publishing, ctx.block) or taken_over(ctx.plugin, ctx.publishing, ctx.summary)
+    found = cursors.cursor(ctx.publishing, ctx.block)
     # A lost or older ledger may not know the start that it had.
     remembered = remembered_start(ctx.accounting, ctx.block)
     if remembered is not None and found is not None:
@@ -89,24 +89,21 @@ def open_cursor(ctx: RunContext, since: int | None) -> Cursor:
             f"new target: `arcacct publish` sends jobs that ended since {iso(start)} ({why}; its --since TIME changes"
             " that)"
         )
-        begun = Cursor(ctx.block, ctx.incarnation, 0, start, last_success=None)
-    elif found.incarnation != ctx.incarnation or incarnation.highest_seq(ctx.accounting) < found.last_seq:
-        ctx.summary.note(MEANING[DatabaseMismatch.ACCOUNTING_OTHER])
-        start = found.start_end_time if since is None else min(since, found.start_end_time)
-        begun = found._replace(incarnation=ctx.incarnation, last_seq=0, start_end_time=start)
-    elif cursors.is_damaged(ctx.publishing, ctx.block):
-        ctx.summary.note(ledger.DAMAGED)
-        begun = found._replace(last_seq=0)
-    elif since is not None and since < found.start_end_time:
-        begun = found._replace(start_end_time=since, last_seq=0)
     else:
-        return found
+        if found.incarnation != ctx.incarnation or incarnation.highest_seq(ctx.accounting) < found.last_seq:
+            ctx.summary.note(MEANING[DatabaseMismatch.ACCOUNTING_OTHER])
+        elif cursors.is_damaged(ctx.publishing, ctx.block):
+            ctx.summary.note(ledger.DAMAGED)
+        elif since is None or since >= found.start_end_time:
+            return found
+        start = found.start_end_time if since is None else min(since, found.start_end_time)
+    begun = Cursor(ctx.block, ctx.incarnation, 0, start, found and found.last_success)
     cursors.set_cursor(ctx.publishing, begun, in_doubt=found is None and incarnation.is_successor(ctx.publishing))
     return begun
 
 
-def taken_over(plugin: TargetPlugin, publishing: Connection, summary: RunSummary) -> Cursor | None:
-    """Return the cursor of the only unconfigured target that went to the same receiver; ``None``: not just one."""
+def continue_former_name(plugin: TargetPlugin, publishing: Connection, summary: RunSummary) -> None:
+    """Give a new target the history of the only unconfigured one that went to the same receiver, if there is one."""
     configured, block = {one.block for one in plugin.settings.targets}, plugin.target.block
     kind = block.partition(":")[0]
     candidates = [
@@ -114,13 +111,10 @@ def taken_over(plugin: TargetPlugin, publishing: Connection, summary: RunSummary
         for former, destination in sent.destinations(publishing).items()
         if destination == plugin.target.url and former not in configured and former.startswith(f"{kind}:")
     ]
-    if len(candidates) != 1:
-        return None
-    (old,) = candidates
-    summary.note(f"continues where [{old}] stopped: it went to the same receiver and is not configured any more")
-    found = cursors.cursor(publishing, old)
-    cursors.rename_target(publishing, old, block)
-    return None if found is None else found._replace(target=block)
+    if len(candidates) == 1:
+        (old,) = candidates
+        summary.note(f"continues where [{old}] stopped: it went to the same receiver and is not configured any more")
+        cursors.rename_target(publishing, old, block)
 
 
 def first_start(
@@ -299,7 +293,7 @@ class TargetRun:
         life = schema.incarnation(self._both.accounting)
         # A target under another name begins with what the ledger has under the former one.
         if cursors.cursor(publishing, block) is None:
-            taken_over(self._plugin, publishing, self.summary)
+            continue_former_name(self._plugin, publishing, self.summary)
         names = safeguard.former_names(publishing, self._plugin)
         if self._options.former_names == "keep":
             target_months.decide(publishing, block, names, KEPT, self._options.who)

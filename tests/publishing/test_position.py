@@ -13,7 +13,7 @@ from arcacct.publishing.context import RunContext
 from arcacct.publishing.cursors import Cursor
 from arcacct.publishing.ledger import Message
 from arcacct.publishing.ledger_rows import DAY_S
-from arcacct.publishing.target_run import open_cursor
+from arcacct.publishing.target_run import continue_former_name, open_cursor
 
 TARGET = "[arex/jura/sgas:new]\ntargeturl=https://sgas.example.org/sgas\n"
 BLOCK = "arex/jura/sgas:new"
@@ -60,10 +60,22 @@ def test_a_target_that_the_ledger_knows_is_in_no_doubt(ctx) -> None:
     assert ctx.summary.notes == [MEANING[DatabaseMismatch.ACCOUNTING_OTHER]]
 
 
+def test_a_damaged_target_begins_at_an_earlier_time_if_that_is_wanted(ctx) -> None:
+    """It goes through the whole log in any case: an earlier start needs no further run."""
+    publish(ctx, BLOCK)
+    ctx.publishing.execute("UPDATE Targets SET LastSeqAgain = 2")
+
+    begun = open_cursor(ctx, JUNE - DAY_S)
+    assert (begun.last_seq, begun.start_end_time) == (0, JUNE - DAY_S)
+    assert cursors.cursor(ctx.publishing, BLOCK) == begun
+    assert ctx.summary.notes == [ledger.DAMAGED]
+
+
 def test_a_target_under_another_name_goes_on_where_it_stopped(ctx) -> None:
     """Nothing that it was sent is gone through again."""
     known = publish(ctx, OLD)
 
+    continue_former_name(ctx.plugin, ctx.publishing, ctx.summary)
     found = open_cursor(ctx, None)
     assert found == known._replace(target=BLOCK)
     assert (found.last_seq, found.start_end_time) == (3, JUNE)
@@ -80,6 +92,7 @@ def test_a_target_goes_on_with_none_of_another_kind_nor_of_two(ctx, others: list
     for block in others:
         publish(ctx, block)
 
+    continue_former_name(ctx.plugin, ctx.publishing, ctx.summary)
     assert open_cursor(ctx, JUNE) == Cursor(BLOCK, "this", 0, JUNE, last_success=None)
     (note,) = ctx.summary.notes
     assert note.startswith("new target: `arcacct publish` sends jobs that ended since 2024-06-1")
