@@ -372,8 +372,14 @@ class TargetRun:
         start = cursors.cursor(ctx.publishing, block) or start
         holding = {*target_months.held(ctx.known)}
         ctx.summary.implausible = reader.count_held(ctx.accounting, start.last_seq, horizon)
-        self._hold_unsure(ctx)
-        self._hold_touched(ctx, start, horizon, holding)
+        touched: set[Month] = set()
+        if target_months.uncertain_before(ctx.known) is not None:
+            # What a backup has was logged before: it touches nothing.
+            after = max(start.last_seq, schema.incarnation_start_seq(ctx.accounting))
+            touched = reader.months_logged_after(ctx.accounting, after, horizon, ended_from=start.start_end_time)
+            touched |= usage.months_changed_after(ctx.accounting, after) | holding
+            touched |= held.held_months(ctx.publishing, block, ctx.retry_thresholds)
+        self._hold_unsure(ctx, target_months.uncertain(ctx.known), touched)
         kept = target_months.decisions(ctx.publishing, block, KEPT)
         names = {month: some for month, some in ctx.former_names.items() if month not in kept}
         ctx.guard.hold_former_names(names, self._target.name)
@@ -424,46 +430,30 @@ class TargetRun:
             ctx.guard.hold_blocked_months()
         summaries.send_sync(ctx, delivery, doubt)
 
-    def _hold_unsure(self, ctx: RunContext, concerned: Collection[Month] | None = None) -> None:
+    def _hold_unsure(self, ctx: RunContext, concerned: Collection[Month], touched: Collection[Month] = ()) -> None:
         """
         Hold the months whose figures at the receiver are unknown, until they are accepted or their jobs are back.
 
-        At a receiver that keeps the first version no figure can fall. ``concerned``: check only these months.
+        These are the uncertain months among those ``concerned``, and earlier ones that something has ``touched`` since
+        both databases were restored with nothing to compare. At a receiver that keeps the first version no figure can
+        fall.
         """
         if self._plugin.keeps_first:
             return
+        unsure = {
+            month: one.jobs
+            for month, one in target_months.uncertain(ctx.known).items()
+            if one.answered_s is None and month in concerned
+        }
         back = []
-        for month, one in target_months.uncertain(ctx.known).items():
-            if one.answered_s is not None:
-                continue
-            if concerned is not None and month not in concerned:
-                continue
-            if one.jobs is not None and summaries.jobs_here(ctx, month) >= one.jobs:
+        for month, jobs in {**unsure, **dict.fromkeys(target_months.untouched(ctx.known, touched))}.items():
+            here = summaries.jobs_here(ctx, month)
+            if jobs is not None and here >= jobs:
                 back.append(month)
             else:
-                self._hold_unknown(ctx, month, one.jobs)
+                ctx.guard.hold(HeldMonth(*month, held_texts.unknown(jobs, here), jobs or 0, here))
         if back:
-            target_months.resolve_uncertain(ctx.publishing, self._target.block, back)
-
-    def _hold_touched(self, ctx: RunContext, start: Cursor, horizon: int, holding: set[Month]) -> None:
-        """Hold uncertain months that something touches, after both databases were restored with nothing to compare."""
-        if self._plugin.keeps_first or target_months.uncertain_before(ctx.known) is None:
-            return
-        again = held.held_months(ctx.publishing, self._target.block, ctx.retry_thresholds)
-        touched = self._touched_in_this_life(ctx, start, horizon) | holding | again
-        for month in target_months.untouched(ctx.known, touched):
-            self._hold_unknown(ctx, month, None)
-
-    def _touched_in_this_life(self, ctx: RunContext, start: Cursor, horizon: int) -> set[Month]:
-        """Return the months with changes since the cursor, other than those of a backup."""
-        seq = max(start.last_seq, schema.incarnation_start_seq(ctx.accounting))
-        logged = reader.months_logged_after(ctx.accounting, seq, horizon, ended_from=start.start_end_time)
-        return logged | usage.months_changed_after(ctx.accounting, seq)
-
-    def _hold_unknown(self, ctx: RunContext, month: Month, jobs: int | None) -> None:
-        """Hold a month that a lost ledger may have known better; ``jobs``: its number of jobs, ``None`` if unknown."""
-        here = summaries.jobs_here(ctx, month)
-        ctx.guard.hold(HeldMonth(*month, held_texts.unknown(jobs, here), jobs or 0, here))
+            target_months.resolve_uncertain(ctx.publishing, ctx.block, back)
 
     def _say_families(self, ctx: RunContext) -> None:
         """Report which recent months keep another kind of messages than the configured one."""
