@@ -471,22 +471,17 @@ class TargetRun:
             raise FiguresHeld(why)
         # Store the names before anything is sent under them, so that a kill cannot lose them. An operator's acceptance
         # is kept, whatever else is held.
-        is_known = incarnation.uncertain_after_seq(ctx.publishing, self._target.block) is None
-        self._remember_names(ctx, alone=bool(why), kinds=self._kinds(ctx) if is_known else None)
+        self._remember_names(ctx, alone=bool(why))
 
-    def _kinds(self, ctx: RunContext) -> dict[Month, str] | None:
-        """Return the message kind of every month with something published; ``None`` if the target has only one kind."""
-        if self._plugin.kind_option is None:
-            return None
-        return {**ctx.remembered_kinds, **target_months.kinds(ctx.publishing, self._target.block)}
-
-    def _remember_names(
-        self, ctx: RunContext, *, alone: bool = False, whole: bool = False, kinds: Mapping[Month, str] | None = None
-    ) -> None:
-        start = cursors.cursor(ctx.publishing, self._target.block)
+    def _remember_names(self, ctx: RunContext, *, alone: bool = False, whole: bool = False) -> None:
+        """Store the names and the kinds of months in accounting.db (`to_remember`). A ledger in doubt may lack some."""
+        start = cursors.cursor(ctx.publishing, ctx.block)
         assert start is not None
         is_known = self._options.since is not None or is_start_known(ctx.accounting, ctx.publishing, start.target)
         start_s = start.start_end_time if is_known else None
+        kinds = None
+        if self._plugin.kind_option and (whole or incarnation.uncertain_after_seq(ctx.publishing, ctx.block) is None):
+            kinds = {**ctx.remembered_kinds, **target_months.kinds(ctx.publishing, ctx.block)}
         names = to_remember(ctx.accounting, self._plugin, alone=alone, whole=whole, start=start_s, kinds=kinds)
         incarnation.save_names(ctx.accounting, self._plugin.settings.places, self._target.block, names)
 
@@ -557,16 +552,14 @@ class TargetRun:
         """Store the present selection as proven: everything was handled and answered."""
         block = self._target.block
         in_doubt = incarnation.uncertain_after_seq(ctx.publishing, block) is not None
-        accepted = bool(self._options.accept_lower)
         # Nothing was sent for a held month, not even the zeros for keys in doubt.
-        if not ctx.guard.held and not (
-            in_doubt and not accepted and unresolved_selection(ctx.accounting, self._plugin)
-        ):
-            self._remember_names(ctx, whole=True, kinds=self._kinds(ctx))
-            if in_doubt:
-                incarnation.clear_uncertain(ctx.publishing, block)
-        elif not in_doubt:
-            self._remember_names(ctx, kinds=self._kinds(ctx))
+        is_proven = not ctx.guard.held
+        if in_doubt and not self._options.accept_lower:
+            is_proven = is_proven and not unresolved_selection(ctx.accounting, self._plugin)
+        if is_proven or not in_doubt:
+            self._remember_names(ctx, whole=is_proven)
+        if is_proven and in_doubt:
+            incarnation.clear_uncertain(ctx.publishing, block)
         proven, before = safeguard.selections(ctx.publishing, block)
         if self._walked or before is None:
             safeguard.set_selection(ctx.publishing, block, "FullScanSelection", of_records(self._plugin))
