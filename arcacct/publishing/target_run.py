@@ -383,12 +383,15 @@ class TargetRun:
         kept = target_months.decisions(ctx.publishing, block, KEPT)
         names = {month: some for month, some in ctx.former_names.items() if month not in kept}
         ctx.guard.hold_former_names(names, self._target.name)
-        walked = safeguard.selections(ctx.publishing, block)[1]
-        is_changed = walked is not None and walked != of_records(self._plugin)
+        walked, chosen = safeguard.selections(ctx.publishing, block)[1], of_records(self._plugin)
+        is_changed = walked is not None and walked != chosen
         # Read the whole log if the selection has changed or something is held. Held or accepted sums are checked
         # separately; held records are found in the log or in the list of waiting records.
         walks = self._walked = is_changed or (self._has_records(ctx) and bool(holding or self._options.accept_lower))
-        self._note_walk(ctx, start)
+        # Store the selection with which the log is read, before the cursor moves. After a failed run the cursor has
+        # passed records that this selection excludes: another selection must start again.
+        if is_changed or (walked is None and start.last_seq == 0):
+            safeguard.set_selection(ctx.publishing, block, "FullScanSelection", {} if is_changed else chosen)
         doubt = incarnation.uncertain_after_seq(ctx.publishing, block)
         if doubt is not None:
             self.summary.note("publishing.db was lost, or is an older copy: the records sent since then are sent again")
@@ -483,21 +486,7 @@ class TargetRun:
         if self._plugin.kind_option and (whole or incarnation.uncertain_after_seq(ctx.publishing, ctx.block) is None):
             kinds = {**ctx.remembered_kinds, **target_months.kinds(ctx.publishing, ctx.block)}
         names = to_remember(ctx.accounting, self._plugin, alone=alone, whole=whole, start=start_s, kinds=kinds)
-        incarnation.save_names(ctx.accounting, self._plugin.settings.places, self._target.block, names)
-
-    def _note_walk(self, ctx: RunContext, start: Cursor) -> None:
-        """
-        Store the selection with which the log is read, before the cursor moves.
-
-        After a failed run the cursor has passed records that this selection excludes: another selection must start
-        again.
-        """
-        block, chosen = self._target.block, of_records(self._plugin)
-        walked = safeguard.selections(ctx.publishing, block)[1]
-        if walked is None and start.last_seq == 0:
-            safeguard.set_selection(ctx.publishing, block, "FullScanSelection", chosen)
-        elif walked not in (None, chosen):
-            safeguard.set_selection(ctx.publishing, block, "FullScanSelection", {})
+        incarnation.save_names(ctx.accounting, self._plugin.settings.places, ctx.block, names)
 
     def _has_records(self, ctx: RunContext) -> bool:
         """Whether the target is or ever was sent records of jobs."""
