@@ -633,15 +633,11 @@ class TargetRun:
                 f" the receiver's administrator can delete it; the first is {unsendable[0]}"
             )
         in_records = {month for month in concerned if self._plugin.has_records(ctx.message_format_of(month))}
-        sums, doubled = [], Counter[Month]()
+        ours, sums, doubled = self._plugin.folded(self._plugin.site), [], Counter[Month]()
         for kind, one in found.sums:
             month = (one.year, one.month)
             # In APEL, zeros in the table of summaries override the job records of the same names.
-            if (
-                kind != COUNTS
-                and month in in_records
-                and self._plugin.folded(one.site) == self._plugin.folded(self._plugin.site)
-            ):
+            if kind != COUNTS and month in in_records and self._plugin.folded(one.site) == ours:
                 doubled[month] += 1
             elif month in concerned:
                 sums.append((kind, one))
@@ -651,7 +647,8 @@ class TargetRun:
                 " only its administrator can delete them"
             )
         records = [one for one in found.records if period.from_s <= one.end_time < period.before_s]
-        pruned = [one for one in records if self._may_be_pruned(ctx, one)]
+        site_of, pruned_s = self._plugin.any_records().site_of, usage.pruned_before(ctx.accounting)
+        pruned = [one for one in records if one.end_time < pruned_s and self._plugin.folded(site_of(one.key)) == ours]
         if pruned:
             ctx.summary.note(
                 f"{count_of(len(pruned), 'record')} left alone that ended before what `arcacct db prune` moved away:"
@@ -662,11 +659,6 @@ class TargetRun:
         if left:
             ctx.summary.note(f"{count_of(left, 'row')} of other months left alone")
         return found._replace(sums=sums, records=[one for one in records if one not in pruned])
-
-    def _may_be_pruned(self, ctx: RunContext, one: SentRecord) -> bool:
-        site = self._plugin.any_records().site_of(one.key)
-        is_ours = self._plugin.folded(site) == self._plugin.folded(self._plugin.site)
-        return is_ours and one.end_time < usage.pruned_before(ctx.accounting)
 
     def _finish(self, ctx: RunContext, error: ArcacctError | None) -> None:
         """Close the run. Jura's last end time is set to just before the earliest undelivered record."""
