@@ -357,12 +357,8 @@ class TargetRun:
         doubt = incarnation.uncertain_after_seq(publishing, self._target.block)
         if not self._plugin.keeps_first or (doubt is None and not incarnation.is_successor(publishing)):
             return None
-
-        @cache
-        def changed() -> Set[str]:
-            # A record that was not sent again when the loss was found (held, for example) may be sent at any time.
-            return {one.job_id for one in usage.former_keys(accounting, doubt or 0)}
-
+        # A record that was not sent again when the loss was found (held, for example) may be sent at any time.
+        changed = cache(lambda: {one.job_id for one in usage.former_keys(accounting, doubt or 0)})
         return LedgerGap(incarnation.last_row(accounting, self._target.block), changed)
 
     def _send_new(self, ctx: RunContext, delivery: Delivery, start: Cursor, horizon: int) -> None:
