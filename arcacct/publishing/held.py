@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import NamedTuple
 
 from arcacct.config.options import Target
@@ -145,40 +145,35 @@ def newly_quarantined(con: Connection, target: str, held: Sequence[HeldRecord]) 
 def unhold(con: Connection, target: str, job_ids: Iterable[str]) -> None:
     """Release records that no longer exist or that the receiver has. Dropped records stay dropped."""
     with transaction(con):
-        con.executemany(
-            "DELETE FROM HeldRecords WHERE Target = ? AND JobID = ? AND State <> 'dropped'",
-            [(target, job_id) for job_id in job_ids],
-        )
+        _release(con, target, job_ids)
 
 
-def hold_only(con: Connection, target: str, held: Sequence[HeldRecord], periods: Iterable[tuple[int, float]]) -> int:
+def _release(con: Connection, target: str, job_ids: Iterable[str]) -> None:
+    con.executemany(
+        "DELETE FROM HeldRecords WHERE Target = ? AND JobID = ? AND State <> 'dropped'",
+        [(target, job_id) for job_id in job_ids],
+    )
+
+
+def hold_only(con: Connection, target: str, held: Sequence[HeldRecord], known: Collection[str]) -> int:
     """
-    Hold exactly these jobs, of all that ended in some periods, for a target that is sent sums.
+    Hold exactly these jobs, of those ``known`` before (`quarantined`), for a target that is sent sums.
 
     Returns how many of them are quarantined and were not before.
     """
     now = int(time.time())
-    job_ids = {one.record.job_id for one in held}
     with transaction(con):
         new = len(newly_quarantined(con, target, held))
-        for job_id in quarantined(con, target, periods):
-            if job_id not in job_ids:
-                con.execute("DELETE FROM HeldRecords WHERE Target = ? AND JobID = ?", (target, job_id))
+        _release(con, target, {*known}.difference(one.record.job_id for one in held))
         for one in held:
             hold(con, target, one, now)
     return new
 
 
-def quarantined(con: Connection, target: str, periods: Iterable[tuple[int, float]]) -> list[str]:
+def quarantined(con: Connection, target: str, periods: Iterable[tuple[int, float]]) -> set[str]:
     """Return the JobIDs of the held records that ended in some periods, except dropped ones."""
-    found: list[str] = []
-    for period in periods:
-        rows = con.execute(
-            "SELECT JobID FROM HeldRecords WHERE Target = ? AND EndTime >= ? AND EndTime < ? AND State <> 'dropped'",
-            (target, *period),
-        )
-        found += [job_id for (job_id,) in rows]
-    return found
+    asked = "SELECT JobID FROM HeldRecords WHERE Target = ? AND EndTime >= ? AND EndTime < ? AND State <> 'dropped'"
+    return {job_id for period in periods for (job_id,) in con.execute(asked, (target, *period))}
 
 
 def states(con: Connection, target: str, job_ids: Sequence[str]) -> dict[str, str]:

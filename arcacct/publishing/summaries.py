@@ -6,8 +6,9 @@ import math
 import os
 import time
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import suppress
+from itertools import chain
 from typing import NamedTuple
 
 from arcacct.causes import cause_of
@@ -42,7 +43,8 @@ _SHOWN = 10
 class Summed(NamedTuple):
     """The sums of some months, ready to be sent."""
 
-    parts: list[MessagePart]
+    sums: list[tuple[str, SentSum]]
+    """The text of each, and the ledger's note of it."""
     refused: list[UsageCell]
     """Cells that the receiver would refuse: their jobs are held."""
 
@@ -78,20 +80,19 @@ def summed(plugin: TargetPlugin, family: MonthlySummaries, cells: Iterable[Usage
         summary.note(f"and {len(repaired) - _SHOWN} more repairs of this kind; `arcacct job why` tells those of a job")
     for note in family.notes(sound):
         summary.note(note)
-    return Summed([MessagePart(text, sum=one) for text, one in family.sums(sound)], refused)
+    return Summed(family.sums(sound), refused)
 
 
 def zeros(
-    ctx: RunContext, known: Sequence[tuple[str, SentSum]], current: Sequence[MessagePart]
+    ctx: RunContext, known: Sequence[tuple[str, SentSum]], kept: Collection[str]
 ) -> Iterator[tuple[str, list[MessagePart]]]:
     """
     Yield, by kind of message, zeros for every key that the receiver was ever sent and that is no longer valid.
 
-    ``known`` are all sums that it was sent, ``current`` those that are sent now. Zeros are repeated: the receiver may
+    ``known`` are all sums that it was sent, ``kept`` the keys that are sent now. Zeros are repeated: the receiver may
     have lost the earlier ones, or got an older message since. Only new zeros are reported, when they are yielded. A key
     of another kind gets zeros of that kind.
     """
-    kept = {part.sum.key for part in current if part.sum is not None}
     gone: dict[str, list[SentSum]] = {}
     for kind, old in known:
         if old.key not in kept:
@@ -140,79 +141,75 @@ def unsettled(here: Places, con: Connection, month: Month) -> Iterator[tuple[str
                 set_aside[job_id] = os.path.join(folder, name)
     for job_id, path in set_aside.items():
         if not known_jobs(con, [job_id]):
-            yield (
-                job_id,
-                f"has ended, and its state is unknown: check {path}, and remove it afterwards",
-            )
+            yield job_id, f"has ended, and its state is unknown: check {path}, and remove it afterwards"
 
 
 # The sums of one target's run: whole months of summaries, and the counts of every month.
 
 
-_END_OF_TIME = math.inf
 Live = tuple[str, SentSum]
 """The kind of message, and a sum that the receiver has from it."""
 
 
 def send_summaries(
     ctx: RunContext,
-    family: MonthlySummaries,
-    months: Iterable[Month],
+    kind: str,
+    months: Set[Month],
     delivery: Delivery,
     *,
     horizon: int,
-    seq: int | None,
+    seq: int | None = None,
     logged: Sequence[str] = (),
-    doubt: bool = False,
 ) -> None:
     """
     Send whole months of one kind, and retract what was published under keys that are no longer valid.
 
     Months whose figures would fall without proof are left as they are. So are months in the future by this host's
     clock: their jobs wait. ``horizon`` is the place in FinishedLog up to which the sums are. ``logged`` are jobs that
-    were logged since the last run and have values that no sum can contain, or that end in future months. With
-    ``doubt`` the ledger does not know every key that was published.
+    were logged since the last run and have values that no sum can contain, or that end in future months. A ledger in
+    doubt does not know every key that was published.
     """
-    coming = next_month(int(time.time()))
-    closed = closed_months(ctx.accounting) & {*months}
+    family, coming = ctx.plugin.summaries(kind), next_month(int(time.time()))
+    closed = closed_months(ctx.accounting) & months
     for month in sorted(closed):
         ctx.summary.note(
             f"{month_name(month)}: not sent any more: names of users were replaced by pseudonyms (`arcacct db forget`),"
             " and sent records stay"
         )
-    wanted = sorted(month for month in {*months} - closed if month_bounds(*month)[0] < coming)
-    _leave(ctx, sorted({*months} - closed - {*wanted}))
+    wanted = sorted(month for month in months - closed if month_bounds(*month)[0] < coming)
+    for month in sorted(months - closed - {*wanted}):
+        ctx.summary.note(f"{month_name(month)}: is in the future by this host's clock: it is not sent")
+        # It stays as it is: at the receiver, and held or not.
+        if (was_held := target_months.held(ctx.known).get(month)) is not None:
+            ctx.guard.hold(was_held)
     ever = {month: _ever_sent(ctx, month) for month in wanted}
-    by_month = {month: [one for one in sums if one[1].jobs > 0] for month, sums in ever.items()}
+    live = {month: [one for one in sums if one[1].jobs > 0] for month, sums in ever.items()}
     with one_moment(ctx.accounting):
-        sums = summed(ctx.plugin, family, usage.usage_cells(ctx.accounting, wanted), ctx.summary)
+        made, refused = summed(ctx.plugin, family, usage.usage_cells(ctx.accounting, wanted), ctx.summary)
+        new: dict[Month, list[SentSum]] = {month: [] for month in wanted}
+        for _text, one in made:
+            new[one.year, one.month].append(one)
         allowed = [
             month
             for month in wanted
             if month not in ctx.guard.held
-            and not _stays(ctx, family, month, by_month[month], sums.parts)
-            and not _would_decrease(ctx, family, month, by_month[month], sums.parts)
-            and not _misses_the_beginning(ctx, month, by_month[month])
+            and not _stays(ctx, family, month, live[month], new[month])
+            and not _would_decrease(ctx, family, month, live[month], new[month])
+            and not _misses_the_beginning(ctx, month, live[month])
         ]
-    _hold_months_of_others(ctx, allowed, by_month)
+    _hold_months_of_others(ctx, allowed, live)
     allowed = [month for month in allowed if month not in ctx.guard.held]
-    parts = [part for part in sums.parts if part.sum is not None and (part.sum.year, part.sum.month) in allowed]
-    refused = [cell for cell in sums.refused if (cell.year, cell.month) in allowed]
-    _hold_refused(ctx, family, allowed, refused, logged)
+    _hold_refused(ctx, family, allowed, [cell for cell in refused if cell[:2] in allowed], logged)
     known = [one for month in allowed for one in ever[month]]
-    if doubt:
+    if incarnation.uncertain_after_seq(ctx.publishing, ctx.block) is not None:
         # Add the sums that these months no longer have: a lost ledger may have had them.
         emptied = [family.accept(cell, int(time.time())) for cell in usage.emptied_cells(ctx.accounting, allowed)]
         sound = [verdict.cell for verdict in emptied if verdict.refusal is None]
-        known += [(family.envelope.message_format, one) for _text, one in family.sums(sound)]
-    for kind, taken in zeros(ctx, known, parts):
-        delivery.deliver(DeliveryBatch(ctx.plugin.envelope(kind), batched(taken, *ctx.limits)))
-    filled = {(part.sum.year, part.sum.month) for part in parts if part.sum is not None}
-    proofs = [
-        MonthSnapshot(*month, family.envelope.message_format, horizon, ctx.incarnation)
-        for month in allowed
-        if by_month[month] or month in filled
-    ]
+        known += [(kind, one) for _text, one in family.sums(sound)]
+    for former, taken in zeros(ctx, known, {one.key for month in allowed for one in new[month]}):
+        delivery.deliver(DeliveryBatch(ctx.plugin.envelope(former), batched(taken, *ctx.limits)))
+    parts = [MessagePart(text, sum=one) for text, one in made if (one.year, one.month) in allowed]
+    proofs = [MonthSnapshot(*month, kind, horizon, ctx.incarnation) for month in allowed if live[month] or new[month]]
     delivery.deliver(DeliveryBatch(family.envelope, batched(parts, *ctx.limits), seq, proofs=proofs))
     target_months.finish(ctx.publishing, ctx.block, allowed, ctx.run)
 
@@ -235,17 +232,8 @@ def zero_sums(ctx: RunContext, delivery: Delivery) -> None:
         for kind, one in ctx.at_receiver.sums
         if kind != COUNTS and ctx.plugin.has_records(ctx.message_format_of((one.year, one.month)))
     ]
-    for kind, taken in zeros(ctx, found, []):
+    for kind, taken in zeros(ctx, found, ()):
         delivery.deliver(DeliveryBatch(ctx.plugin.envelope(kind), batched(taken, *ctx.limits)))
-
-
-def _leave(ctx: RunContext, months: Sequence[Month]) -> None:
-    """Leave future months as they are: at the receiver, and held or not."""
-    for month in months:
-        ctx.summary.note(f"{month_name(month)}: is in the future by this host's clock: it is not sent")
-    for month, one in target_months.held(ctx.known).items():
-        if month in months:
-            ctx.guard.hold(one)
 
 
 def _misses_the_beginning(ctx: RunContext, month: Month, live: Sequence[Live]) -> bool:
@@ -260,15 +248,14 @@ def _misses_the_beginning(ctx: RunContext, month: Month, live: Sequence[Live]) -
 
 
 def _stays(
-    ctx: RunContext, family: MonthlySummaries, month: Month, live: Sequence[Live], parts: Sequence[MessagePart]
+    ctx: RunContext, family: MonthlySummaries, month: Month, live: Sequence[Live], new: Sequence[SentSum]
 ) -> bool:
     """Whether the receiver has a month under a former name, and the jobs of the database, so that nothing is sent."""
     names = ctx.former_names.get(month, ())
     if not names or not ctx.guard.may_stay(month, names):
         return False
     given = _without_site(family, (one for _kind, one in live if not one.is_adopted))
-    sums = (part.sum for part in parts if part.sum is not None)
-    found = _without_site(family, (one for one in sums if (one.year, one.month) == month))
+    found = _without_site(family, new)
     for key in given.keys() | found.keys():
         had, has = given.get(key, NOTHING), found.get(key, NOTHING)
         if had.jobs != has.jobs or had.wall_s not in (has.wall_s, None):
@@ -312,13 +299,12 @@ def _begun_later(ctx: RunContext, month: Month) -> str | None:
 
 
 def _would_decrease(
-    ctx: RunContext, family: MonthlySummaries, month: Month, live: Sequence[Live], parts: Sequence[MessagePart]
+    ctx: RunContext, family: MonthlySummaries, month: Month, live: Sequence[Live], new: Sequence[SentSum]
 ) -> bool:
     known = ctx.months.get(month)
     if not live or known is None:
         return False
     ours = [one for _kind, one in live if not one.is_adopted]
-    new = [part.sum for part in parts if part.sum is not None and (part.sum.year, part.sum.month) == month]
     given, found = _amounts(ours), _amounts(new)
     if known.incarnation != ctx.incarnation:
         # In another incarnation of the database only jobs from before the sending prove anything: new jobs must not
@@ -330,8 +316,7 @@ def _would_decrease(
     else:
         seq = known.seq or 0
         changed = usage.cells_of_changed(ctx.accounting, month, seq, reader.LAST_SECOND)
-        now_parts = summed(ctx.plugin, family, changed, RunSummary()).parts
-        back = _amounts(part.sum for part in now_parts if part.sum is not None)
+        back = _amounts(one for _text, one in summed(ctx.plugin, family, changed, RunSummary()).sums)
     # The amounts that changed or were deleted in the month after that place in the log.
     left = _placed(ctx, family, month, usage.left_since(ctx.accounting, month, seq))
     # A record that changed and still counts explains only the difference.
@@ -339,15 +324,11 @@ def _would_decrease(
     if ctx.guard.would_decrease(month, given, found, totals([*left.items(), *came_back])):
         return True
     # Another filter excludes published VOs, however many jobs the other VOs have by now.
-    by_vo: dict[str | None, list[SentSum]] = {}
-    for one in ours if ctx.guard.filter_changed else ():
-        by_vo.setdefault(family.vo_of(one.key), []).append(one)
-    return any(
-        ctx.guard.would_decrease(
-            month, _amounts(sums), _amounts(one for one in new if family.vo_of(one.key) == vo), left
-        )
-        for vo, sums in by_vo.items()
-    )
+    for vo in dict.fromkeys(family.vo_of(one.key) for one in ours) if ctx.guard.filter_changed else ():
+        had, has = (_amounts(one for one in sums if family.vo_of(one.key) == vo) for sums in (ours, new))
+        if ctx.guard.would_decrease(month, had, has, left):
+            return True
+    return False
 
 
 def _placed(
@@ -373,19 +354,17 @@ def _amounts(sums: Iterable[SentSum]) -> dict[CountingKey, Amount]:
 def send_sync(
     ctx: RunContext,
     delivery: Delivery,
-    doubt_seq: int | None = None,
     *,
-    months: Collection[Month] | None = None,
-    again: Collection[Month] | None = None,
+    months: Set[Month] | None = None,
+    again: Set[Month] | None = None,
 ) -> None:
     """
     Send how many jobs of each month and submit host the receiver was given, by the ledger. It is the last step of a
     run.
 
     The database's numbers would be wrong: late, held and filtered jobs are not at the receiver, and it compares with
-    its own. With ``doubt_seq`` the ledger does not know which counts were sent after that place in the log. ``months``:
-    only these; ``None``: all. ``again``: only these were sent again as a whole; ``None``: the run sent everything that
-    the ledger may lack.
+    its own. A ledger in doubt does not know which counts were sent since. ``months``: only these; ``None``: all.
+    ``again``: only these were sent again as a whole; ``None``: the run sent everything that the ledger may lack.
     """
     counts = ctx.plugin.counts
     if counts is None:
@@ -400,21 +379,23 @@ def send_sync(
         for published in (safeguard.published_jobs, safeguard.published_sums)
         for place, amount in published(ctx.publishing, ctx.block).items()
     ]
-    if doubt_seq is not None:
+    doubt = incarnation.uncertain_after_seq(ctx.publishing, ctx.block)
+    if doubt is not None:
         # Add the months and hosts that jobs have left since: a lost ledger may have had counts of them.
-        places = usage.former_places(ctx.accounting, doubt_seq)
+        places = usage.former_places(ctx.accounting, doubt)
         given += [(CountingKey(*counts.site_and_host(url), year, month), 0) for url, year, month in places]
     found = counts.counts(given)
     new, live = [one for _text, one in found], [one for one in known if one.jobs > 0]
     wanted = {(one.year, one.month) for one in (*known, *new)}
     wanted -= {*target_months.unfinished(ctx.publishing, ctx.block), *target_months.untouched(ctx.known, wanted)}
     if months is not None:
-        wanted &= {*months}
-    if again is not None and incarnation.uncertain_after_seq(ctx.publishing, ctx.block) is not None:
-        wanted -= {(one.year, one.month) for one in new}.difference(again)
+        wanted &= months
+    if again is not None and doubt is not None:
+        wanted -= {(one.year, one.month) for one in new} - again
     counted = {month for month in wanted if month not in ctx.guard.held and _may_count(ctx, month, new, live, certain)}
     parts = [MessagePart(text, sum=one) for text, one in found if (one.year, one.month) in counted]
-    for _kind, taken in zeros(ctx, [(COUNTS, one) for one in known if (one.year, one.month) in counted], parts):
+    gone = [(COUNTS, one) for one in known if (one.year, one.month) in counted]
+    for _kind, taken in zeros(ctx, gone, {one.key for one in new if (one.year, one.month) in counted}):
         parts = [*taken, *parts]
     delivery.deliver(DeliveryBatch(counts.envelope, batched(parts, *ctx.limits)))
 
@@ -471,26 +452,22 @@ def _hold_refused(
 ) -> None:
     """Hold each job that the summaries leave out or include without its usage, with the reason."""
     now = int(time.time())
-    aside: dict[str, HeldRecord] = {}
-    periods = [month_bounds(*month) for month in sorted({(cell.year, cell.month) for cell in refused})]
-    beyond = (reader.LAST_SECOND + 1, _END_OF_TIME)
+    periods: list[tuple[int, float]] = [month_bounds(*month) for month in sorted({cell[:2] for cell in refused})]
+    periods.append((reader.LAST_SECOND + 1, math.inf))
+    pages = (page for period in periods for page in reader.ended_between(ctx.accounting, *period))
     # A job that ends in the future is in none of the months, and its values may be corrected at any time.
-    everything = [*(month_bounds(*month) for month in months), (now, _END_OF_TIME)]
-    for period in [*periods, beyond]:
-        for page in reader.ended_between(ctx.accounting, *period):
-            for aar in page:
-                _hold_one(ctx, family, aar, now, aside)
-    known = set(held.quarantined(ctx.publishing, ctx.block, everything))
-    for aar in reader.by_job_id(ctx.accounting, [*logged, *known]).values():
-        _hold_one(ctx, family, aar, now, aside)
+    known = held.quarantined(ctx.publishing, ctx.block, [*(month_bounds(*month) for month in months), (now, math.inf)])
+    others = reader.by_job_id(ctx.accounting, [*logged, *known]).values()
+    found = (_left_out(ctx, family, aar, now) for aar in chain(chain.from_iterable(pages), others))
+    aside = {one.record.job_id: one for one in found if one is not None}
     ctx.summary.ahead += sum(one.state == "held" for one in aside.values() if one.record.job_id not in known)
-    ctx.summary.quarantined += held.hold_only(ctx.publishing, ctx.block, list(aside.values()), everything)
+    ctx.summary.quarantined += held.hold_only(ctx.publishing, ctx.block, list(aside.values()), known)
 
 
-def _hold_one(ctx: RunContext, family: MonthlySummaries, aar: AAR, now: int, aside: dict[str, HeldRecord]) -> None:
-    """Hold a job if it is in no sum, or is included without its usage."""
+def _left_out(ctx: RunContext, family: MonthlySummaries, aar: AAR, now: int) -> HeldRecord | None:
+    """Return a job to hold, with the reason, if it is in no sum, or is included without its usage."""
     if aar.held or not ctx.plugin.target.wants(aar.vo):
-        return
+        return None
     reason: str | None
     not_before: int | None = None
     end_time = aar.end_time
@@ -503,6 +480,7 @@ def _hold_one(ctx: RunContext, family: MonthlySummaries, aar: AAR, now: int, asi
         reason = "a duration that cannot have been measured: it is counted as 0"
     else:
         _cell, _notes, reason, not_before = family.accept(reader.cell_of(aar), now)
-    if reason is not None:
-        record = SentRecord(aar.job_id, aar.record_id, 0, end_time, b"")
-        aside[aar.job_id] = HeldRecord(record, "quarantined" if not_before is None else "held", reason, not_before)
+    if reason is None:
+        return None
+    record = SentRecord(aar.job_id, aar.record_id, 0, end_time, b"")
+    return HeldRecord(record, "quarantined" if not_before is None else "held", reason, not_before)

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence, Set
+from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import ExitStack, closing
 from functools import cache, partial
 from threading import Event
@@ -31,7 +31,7 @@ from arcacct.publishing.context import RunContext, RunDeadline, RunSummary
 from arcacct.publishing.cursors import Cursor
 from arcacct.publishing.delivery import Delivery, LazySender
 from arcacct.publishing.former_publisher import FormerPublisher, former_publisher
-from arcacct.publishing.ledger import COUNTS, LedgerGap, SentRecord
+from arcacct.publishing.ledger import COUNTS, LedgerGap
 from arcacct.publishing.ledger_rows import (
     DAY_S,
     Month,
@@ -396,8 +396,6 @@ class TargetRun:
                 self.summary.note(left)
         begin = start._replace(last_seq=0) if walks else start
         by_kind = self._months_of_sums(ctx, start, horizon, holding, doubt)
-        if walks:
-            self._add_passed_over(ctx, by_kind, begin, horizon)
         waiting = None
         if walks and not is_changed and doubt is None and not ctx.guard.accepts_any:
             waiting = kept_records.take_over(ctx, start.last_seq)
@@ -407,16 +405,12 @@ class TargetRun:
         self._say_families(ctx)
         # Send sums before records: the records move the cursor, and every touched month must be handled by then.
         for kind in sorted(by_kind, key=lambda kind: kind == self._plugin.message_format):
-            family = self._plugin.summaries(kind)
             logged = [
                 *reader.without_measure(ctx.accounting, begin.last_seq, horizon),
                 *reader.logged_ended_from(ctx.accounting, begin.last_seq, horizon, next_month(int(time.time()))),
             ]
-            last = router is None and kind == self._plugin.message_format
-            seq = horizon if last else None
-            summaries.send_summaries(
-                ctx, family, by_kind[kind], delivery, horizon=horizon, seq=seq, logged=logged, doubt=doubt is not None
-            )
+            seq = horizon if router is None and kind == self._plugin.message_format else None
+            summaries.send_summaries(ctx, kind, by_kind[kind], delivery, horizon=horizon, seq=seq, logged=logged)
         if router is not None:
             if doubt is not None:
                 router.zero_out_previous(doubt, start.start_end_time)
@@ -427,7 +421,7 @@ class TargetRun:
             )
             router.take_back(touched | recent_months(int(time.time())))
             ctx.guard.hold_blocked_months()
-        summaries.send_sync(ctx, delivery, doubt)
+        summaries.send_sync(ctx, delivery)
 
     def _hold_unsure(self, ctx: RunContext, concerned: Collection[Month], touched: Collection[Month] = ()) -> None:
         """
@@ -488,18 +482,22 @@ class TargetRun:
         """Whether the target is or ever was sent records of jobs."""
         return any(map(self._plugin.has_records, ctx.message_formats))
 
+    def _sums_by_kind(self, ctx: RunContext, months: Iterable[Month]) -> dict[str, set[Month]]:
+        """Return those of some months that are published as sums, by kind of message."""
+        by_kind: dict[str, set[Month]] = {}
+        for month in months:
+            if not self._plugin.has_records(kind := ctx.message_format_of(month)):
+                by_kind.setdefault(kind, set()).add(month)
+        return by_kind
+
     def _months_of_sums(
         self, ctx: RunContext, start: Cursor, horizon: int, holding: set[Month], doubt: int | None
     ) -> dict[str, set[Month]]:
         """Return the months whose sums are sent now, by kind of message."""
-        has_records = self._plugin.has_records
         # The kinds that accounting.db has, for a ledger that was lost.
-        known = {*ctx.months, *ctx.remembered_kinds}
-        in_sums = {month for month in known if not has_records(ctx.message_format_of(month))}
-        by_kind: dict[str, set[Month]] = (
-            {} if has_records(self._plugin.message_format) else {self._plugin.message_format: set()}
-        )
-        if not by_kind and not in_sums:
+        in_sums = set[Month]().union(*self._sums_by_kind(ctx, {*ctx.months, *ctx.remembered_kinds}).values())
+        sends_records = self._plugin.has_records(self._plugin.message_format)
+        if sends_records and not in_sums:
             return {}
         touched = reader.months_logged_after(ctx.accounting, start.last_seq, horizon, ended_from=start.start_end_time)
         # A job that moved to another month also changed the old month, even if the run that sent it there failed.
@@ -520,18 +518,12 @@ class TargetRun:
         # A job that our own rules left out may be allowed now.
         again = held.held_months(ctx.publishing, self._target.block, ctx.retry_thresholds)
         wanted = touched | left | elsewhere | unknown | holding | recent | again | {*self._options.accept_lower}
-        for month in wanted - target_months.untouched(ctx.known, wanted):
-            kind = ctx.message_format_of(month)
-            if not has_records(kind):
-                by_kind.setdefault(kind, set()).add(month)
-        return by_kind
-
-    def _add_passed_over(self, ctx: RunContext, by_kind: dict[str, set[Month]], begin: Cursor, horizon: int) -> None:
-        """Add the months whose jobs another selection may have skipped."""
-        for month in reader.months_logged_after(ctx.accounting, 0, horizon, ended_from=begin.start_end_time):
-            kind = ctx.message_format_of(month)
-            if not self._plugin.has_records(kind):
-                by_kind.setdefault(kind, set()).add(month)
+        wanted -= target_months.untouched(ctx.known, wanted)
+        if self._walked:
+            # Another selection may have skipped their jobs.
+            wanted |= reader.months_logged_after(ctx.accounting, 0, horizon, ended_from=start.start_end_time)
+        nothing: dict[str, set[Month]] = {} if sends_records else {self._plugin.message_format: set()}
+        return nothing | self._sums_by_kind(ctx, wanted)
 
     def _prove(self, ctx: RunContext) -> None:
         """Store the present selection as proven: everything was handled and answered."""
@@ -562,14 +554,9 @@ class TargetRun:
         before = ledger.last_message(ctx.publishing)
         # A lost ledger does not know what was sent before, whichever command finds that first.
         doubt = incarnation.uncertain_after_seq(ctx.publishing, ctx.block)
-        by_kind: dict[str, set[Month]] = {}
-        for month in concerned:
-            by_kind.setdefault(ctx.message_format_of(month), set()).add(month)
-        for kind in sorted(kind for kind in by_kind if not self._plugin.has_records(kind)):
-            family = self._plugin.summaries(kind)
-            summaries.send_summaries(
-                ctx, family, by_kind[kind], delivery, horizon=horizon, seq=None, doubt=doubt is not None
-            )
+        by_kind = self._sums_by_kind(ctx, concerned)
+        for kind, months in sorted(by_kind.items()):
+            summaries.send_summaries(ctx, kind, months, delivery, horizon=horizon)
         summaries.zero_sums(ctx, delivery)
         router = RecordRouter(ctx, delivery, republish=True) if self._has_records(ctx) else None
         zero_records(ctx, delivery)
@@ -592,9 +579,8 @@ class TargetRun:
                 " the same files again"
             )
         if ctx.at_receiver.sums or ledger.has_later_message(ctx.publishing, self._target.block, before):
-            in_sums = [month for month in concerned if not self._plugin.has_records(ctx.message_format_of(month))]
-            again = {*in_sums, *filter(period.has, concerned)}
-            summaries.send_sync(ctx, delivery, doubt, months=concerned, again=again)
+            again = set(filter(period.has, concerned)).union(*by_kind.values())
+            summaries.send_sync(ctx, delivery, months=concerned, again=again)
 
     def _months_of(self, ctx: RunContext, period: Period) -> set[Month]:
         """

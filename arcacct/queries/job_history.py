@@ -194,8 +194,8 @@ class SentTexts:
         if not any(one.jobs for one in wanted):
             return {one.key: (family.zero(one.key), one) for one in wanted}
         months: set[Month] = {(one.year, one.month) for one in wanted}
-        parts = summed(self._plugin, family, usage.usage_cells(self._accounting, sorted(months)), RunSummary()).parts
-        return {part.sum.key: (part.text, part.sum) for part in parts if part.sum is not None and part.sum.key in keys}
+        sums = summed(self._plugin, family, usage.usage_cells(self._accounting, sorted(months)), RunSummary()).sums
+        return {one.key: (text, one) for text, one in sums if one.key in keys}
 
 
 # What changed of a record since a receiver got it, for those who have to make room there.

@@ -8,7 +8,6 @@ import pytest
 from publishing_alone import run_alone
 
 from arcacct.publishing.context import RunContext
-from arcacct.publishing.delivery import MessagePart
 from arcacct.publishing.ledger import COUNTS
 from arcacct.publishing.safeguard import CountingKey
 from arcacct.publishing.summaries import Summed, summed, zeros
@@ -46,7 +45,7 @@ def sums_of(ctx: RunContext, *cells: UsageCell, kind: str = "summaries") -> Summ
 
 
 def jobs_of(sums: Summed) -> list[int]:
-    return [part.sum.jobs for part in sums.parts if part.sum is not None]
+    return [one.jobs for _text, one in sums.sums]
 
 
 def test_what_a_target_does_not_want_is_left_out_alone(tmp_path) -> None:
@@ -102,14 +101,14 @@ def test_what_the_format_cannot_tell_is_said(ctx) -> None:
 
 def test_keys_that_no_longer_hold_are_sent_again_with_zeros(ctx) -> None:
     """By kind of message, what is sent now left out; whoever runs it hears of how many, and of which months."""
-    former = sums_of(ctx, CELL, APRIL, APRIL._replace(user_dn="/CN=two"), CELL._replace(vo="lhcb")).parts
-    current = sums_of(ctx, CELL).parts
+    former = sums_of(ctx, CELL, APRIL, APRIL._replace(user_dn="/CN=two"), CELL._replace(vo="lhcb")).sums
+    ((_, current),) = sums_of(ctx, CELL).sums
     ((_, count),) = ctx.plugin.counts.counts([(CountingKey("SITE", "ce.example.org", 2026, 5), 9)])
-    live = [*(("summaries", part.sum) for part in former), (COUNTS, count)]
+    live = [*(("summaries", one) for _text, one in former), (COUNTS, count)]
 
-    found = dict(zeros(ctx, live, [*current, MessagePart("of no sum")]))
+    found = dict(zeros(ctx, live, {current.key}))
     assert {kind: {part.sum for part in parts} for kind, parts in found.items()} == {
-        "summaries": {one._replace(jobs=0, wall_s=0) for _, one in live[:-1] if one.key != current[0].sum.key},
+        "summaries": {one._replace(jobs=0, wall_s=0) for _, one in live[:-1] if one.key != current.key},
         COUNTS: {count._replace(jobs=0, wall_s=0)},
     }
     assert all("NumberOfJobs: 0\n" in part.text for parts in found.values() for part in parts)

@@ -450,11 +450,8 @@ def _sums_of_month(sources: _Sources, plugin: APELMessages, month: Month, stoppe
     certain = _jura_sums(sources, plugin, month, period)
     possible = _jura_sums(sources, plugin, month, (start, before))
     mine = usage.usage_cells(sources.accounting, [month])
-    kept = {
-        part.sum.key
-        for part in summed(plugin, plugin.summaries(plugin.message_format), mine, RunSummary()).parts
-        if part.sum is not None
-    }
+    sums_now = summed(plugin, plugin.summaries(plugin.message_format), mine, RunSummary()).sums
+    kept = {one.key for _text, one in sums_now}
     wanted = [cell for cell in mine if plugin.target.wants(cell.vo)]
     # Of one key APEL has the last.
     sums = tuple({one.summary.key: one.summary for one in certain}.values())
