@@ -54,15 +54,10 @@ def month_names(months: Iterable[Month]) -> str:
 # Causes (`HeldMonth.cause`). ``changed``: the changes of the target's selection in words (`changes`), or empty.
 
 
-def former_names(names: Sequence[str], changed: str) -> str:
-    """Return the cause of a month that the receiver has under former names."""
-    return f"published under the name {' and '.join(names)}{changed}"
-
-
-def remedy_of_former_names(target: str) -> str:
-    """Return what ends the hold of months under former names; ``target``: its name in the commands."""
+def former_names(names: Sequence[str], changed: str, target: str) -> tuple[str, str]:
+    """Return the cause of a month that the receiver has under former names, and what ends the hold of a ``target``."""
     publish = f"`arcacct publish --target {target} --former-names"
-    return (
+    return f"published under the name {' and '.join(names)}{changed}", (
         f"if that was a mistake, correct it, and publishing resumes; if not, {publish} move` sends zeros under the"
         f" former names and these months under the new ones, {publish} keep` leaves them as they are"
     )

@@ -160,20 +160,25 @@ class DecreaseGuard:
         self._names_changed = bool(held_texts.changes(proven, places))
         self.filter_changed = proven is not None and proven.get("vofilter") != selection["vofilter"]
         """Whether the selected VOs differ from those when nothing was held last."""
-        self._published_jobs: Counter[Month] = Counter()
-        self._sites: dict[Month, set[str]] = {}
+        self._given = [*sorted(given_jobs.items()), *sorted(given_sums.items())]
+        self._published_jobs = Counter[Month]()
         for place, amount in given_jobs.items():
             self._published_jobs[place.year, place.month] += amount.jobs
-        self._published = Counter(self._published_jobs)
-        for place, amount in given_sums.items():
-            self._published[place.year, place.month] += amount.jobs
-        for place in (*given_jobs, *given_sums):
+        self._sites: dict[Month, set[str]] = {}
+        for place, _amount in self._given:
             self._sites.setdefault((place.year, place.month), set()).add(place.site)
         self._site = folded(str(selection.get("gocdb_name", "")))
-        is_proven = proven is not None and proven.get("gocdb_name") == selection.get("gocdb_name")
-        self._first = self._first_months() if is_proven else {}
-        self._elsewhere: dict[tuple[Month, str], bool] = {}
-        self._given = (given_jobs, given_sums)
+        self._first: dict[str, Month] = {}
+        """By folded site name, the first month that is published under it, if our name was right when proven."""
+        if proven is not None and proven.get("gocdb_name") == selection.get("gocdb_name"):
+            for month, site in sorted((month, site) for month, sites in self._sites.items() for site in sites):
+                self._first.setdefault(folded(site), month)
+        self._names = {
+            month: set(map(folded, sites))
+            for month, sites in self._sites.items()
+            if not any(map(self.was_mistyped, sites))
+        }
+        """The names of sites in each month that is not published under a mistyped one."""
         self.kept: dict[Month, KeptRecords] = {}
         """
         The records of the log that hold months.
@@ -191,12 +196,7 @@ class DecreaseGuard:
 
     def amounts(self, month: Month) -> list[list[object]]:
         """Return the published amounts of a month by place, as JSON values."""
-        return [
-            [*place[:2], *amount]
-            for given in self._given
-            for place, amount in sorted(given.items())
-            if (place.year, place.month) == month
-        ]
+        return [[*place[:2], *amount] for place, amount in self._given if (place.year, place.month) == month]
 
     def hold_former_names(self, former: Mapping[Month, Sequence[str]], target: str) -> None:
         """
@@ -208,8 +208,8 @@ class DecreaseGuard:
             return
         for month, names in former.items():
             if month not in self._accepted.open:
-                cause, published = held_texts.former_names(names, self._changes), self._published[month]
-                remedy = held_texts.remedy_of_former_names(target)
+                cause, remedy = held_texts.former_names(names, self._changes, target)
+                published = sum(amount.jobs for place, amount in self._given if (place.year, place.month) == month)
                 self.hold(HeldMonth(*month, cause, published, published, remedy=remedy))
 
     def may_stay(self, month: Month, names: Sequence[str]) -> bool:
@@ -225,14 +225,6 @@ class DecreaseGuard:
     def accepts_any(self) -> bool:
         """Whether an operator lets a month fall in this run."""
         return bool(self._accepted.open)
-
-    def _first_months(self) -> dict[str, Month]:
-        """Return, by folded site name, the first month that is published under it."""
-        first: dict[str, Month] = {}
-        for month in sorted(self._sites):
-            for site in self._sites[month]:
-                first.setdefault(self._folded(site), month)
-        return first
 
     def was_mistyped(self, site: str) -> bool:
         """
@@ -311,15 +303,9 @@ class DecreaseGuard:
         return found
 
     def published_under_other_site(self, month: Month, site: str) -> bool:
-        """Whether a month is published only under the name of another site. The answer is cached."""
-        asked = (month, site)
-        if asked not in self._elsewhere:
-            sites = self._sites.get(month)
-            here = self._folded(site)
-            self._elsewhere[asked] = sites is not None and not any(
-                self._folded(one) == here or self.was_mistyped(one) for one in sites
-            )
-        return self._elsewhere[asked]
+        """Whether a month is published only under the name of another site."""
+        names = self._names.get(month)
+        return names is not None and self._folded(site) not in names
 
     def has_kept_more(self) -> bool:
         """Whether records were kept at the receiver, or must wait, in months that are not held yet."""
