@@ -58,9 +58,19 @@ def totals(amounts: Iterable[tuple[Place, Amount]]) -> dict[Place, Amount]:
 
 def published_jobs(con: Connection, target: str) -> dict[CountingKey, Amount]:
     """Return the job records that were published to the receiver and not retracted, by place."""
+    return _published(con, target, "PublishedTotals JOIN SentNames USING (NamesID)")
+
+
+def published_sums(con: Connection, target: str) -> dict[CountingKey, Amount]:
+    """Return the amounts of the published sums, by place, without sync messages."""
+    return _published(con, target, "SentSummaries", " AND Kind <> 'sync' AND NOT IsAdopted")
+
+
+def _published(con: Connection, target: str, tables: str, condition: str = "") -> dict[CountingKey, Amount]:
     rows = con.execute(
-        "SELECT Site, SubmitHost, Year, Month, sum(Jobs), sum(Wall) FROM PublishedTotals JOIN SentNames USING (NamesID)"
-        " WHERE Target = ? AND Jobs > 0 GROUP BY Site, SubmitHost, Year, Month",
+        "SELECT coalesce(Site, ''), coalesce(SubmitHost, ''), Year, Month, sum(Jobs),"
+        f" CASE WHEN count(Wall) = count(*) THEN sum(Wall) END FROM {tables}"
+        f" WHERE Target = ? AND Jobs > 0{condition} GROUP BY 1, 2, Year, Month",
         (target,),
     )
     return {CountingKey._make(place): Amount(jobs, wall_s) for *place, jobs, wall_s in rows}
@@ -94,17 +104,6 @@ def published_total_ids(con: Connection, target: str, month: Month) -> set[int]:
         "SELECT PublishedTotalID FROM PublishedTotals WHERE Target = ? AND Year = ? AND Month = ?", (target, *month)
     )
     return {total_id for (total_id,) in rows}
-
-
-def published_sums(con: Connection, target: str) -> dict[CountingKey, Amount]:
-    """Return the amounts of the published sums, by place, without sync messages."""
-    rows = con.execute(
-        "SELECT coalesce(Site, ''), coalesce(SubmitHost, ''), Year, Month, sum(Jobs),"
-        " CASE WHEN count(Wall) = count(*) THEN sum(Wall) END FROM SentSummaries"
-        " WHERE Target = ? AND Kind <> 'sync' AND Jobs > 0 AND NOT IsAdopted GROUP BY Site, SubmitHost, Year, Month",
-        (target,),
-    )
-    return {CountingKey._make(place): Amount(jobs, wall_s) for *place, jobs, wall_s in rows}
 
 
 def selections(con: Connection, target: str) -> tuple[dict[str, object] | None, dict[str, object] | None]:
