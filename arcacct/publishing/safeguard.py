@@ -86,16 +86,16 @@ def former_names(con: Connection, plugin: TargetPlugin) -> dict[Month, list[str]
     block, folded = plugin.target.block, plugin.folded
     # A former program did not store the names of sums.
     present = {"", folded(plugin.site), folded(plugin.settings.lrms_host)}
-    found: dict[Month, list[str]] = {}
+    found: dict[Month, set[str]] = {}
     if not plugin.site:
-        return found
-    for place in published_jobs(con, block):
-        found.setdefault((place.year, place.month), []).append(place.site)
-    for place in published_sums(con, block):
-        names = [place.site, *([] if "://" in place.submit_host else [place.submit_host])]
-        found.setdefault((place.year, place.month), []).extend(names)
-    others = {month: sorted({one for one in names if folded(one) not in present}) for month, names in found.items()}
-    return {month: names for month, names in sorted(others.items()) if names}
+        return {}
+    jobs, sums = published_jobs(con, block), published_sums(con, block)
+    names = [(place, place.site) for place in (*jobs, *sums)]
+    names += [(place, place.submit_host) for place in sums if "://" not in place.submit_host]
+    for place, name in names:
+        if folded(name) not in present:
+            found.setdefault((place.year, place.month), set()).add(name)
+    return {month: sorted(others) for month, others in sorted(found.items())}
 
 
 def published_total_ids(con: Connection, target: str, month: Month) -> set[int]:
