@@ -385,6 +385,10 @@ class DecreaseGuard:
         """Whether an operator accepted the database's figures of a month."""
         return month in self._accepted.ever
 
+    def hold_unknown(self, month: Month, jobs: int | None, here: int) -> None:
+        """Hold a month that a lost ledger may have known better; ``jobs``: its number, ``None`` if that is unknown."""
+        self.hold(HeldMonth(*month, held_texts.unknown(jobs, here), jobs or 0, here))
+
     def hold(self, one: HeldMonth) -> None:
         """Hold a month. A month that is already held is not changed."""
         self.held.setdefault((one.year, one.month), one)

@@ -16,17 +16,7 @@ from arcacct.database import incarnation, schema
 from arcacct.database.connection import Connection, DatabaseError, translated
 from arcacct.database.incarnation import MEANING, DatabaseMismatch
 from arcacct.errors import ArcacctError, FiguresHeld
-from arcacct.publishing import (
-    cursors,
-    held,
-    held_texts,
-    kept_records,
-    ledger,
-    safeguard,
-    sent,
-    summaries,
-    target_months,
-)
+from arcacct.publishing import cursors, held, kept_records, ledger, safeguard, selection, sent, summaries, target_months
 from arcacct.publishing.context import RunContext, RunDeadline, RunSummary
 from arcacct.publishing.cursors import Cursor
 from arcacct.publishing.delivery import Delivery, LazySender
@@ -53,19 +43,7 @@ from arcacct.publishing.records import (
     zero_records,
 )
 from arcacct.publishing.safeguard import DecreaseGuard
-from arcacct.publishing.selection import (
-    bare_ids,
-    in_use,
-    is_start_known,
-    names_in_doubt,
-    not_selected,
-    of_records,
-    remembered_kinds,
-    remembered_start,
-    to_remember,
-    unresolved_selection,
-)
-from arcacct.publishing.target_months import KEPT, HeldMonth
+from arcacct.publishing.target_months import KEPT
 from arcacct.records import reader, usage
 from arcacct.wording import count_of
 
@@ -80,7 +58,7 @@ def open_cursor(ctx: RunContext, since: int | None) -> Cursor:
     """
     found = cursors.cursor(ctx.publishing, ctx.block)
     # A lost or older ledger may not know the start that it had.
-    remembered = remembered_start(ctx.accounting, ctx.block)
+    remembered = selection.remembered_start(ctx.accounting, ctx.block)
     if remembered is not None and found is not None:
         since = remembered if since is None else min(since, remembered)
     if found is None:
@@ -131,7 +109,7 @@ def first_start(
     stopped (repeats are harmless), else the start of our recording. Jobs that were imported from before that time were
     another program's to publish.
     """
-    remembered = remembered_start(accounting, plugin.target.block)
+    remembered = selection.remembered_start(accounting, plugin.target.block)
     if remembered is not None and (since is None or remembered <= since):
         return remembered, "its start before publishing.db was lost"
     if since is not None:
@@ -226,8 +204,8 @@ class TargetRun:
         self._stopping = stopping or Event()
         self.summary = RunSummary(lambda note: options.announce(plugin.target.name, note))
         """The results so far."""
-        plugin.bare_ids = bare_ids(*both)
-        self._selection = in_use(both.accounting, plugin)
+        plugin.bare_ids = selection.bare_ids(*both)
+        self._selection = selection.in_use(both.accounting, plugin)
         self._walked = False
         """Whether the log was read from its start."""
         self._is_whole = False
@@ -245,7 +223,7 @@ class TargetRun:
             skipped = f"not due before {iso(due)} (urdelivery_frequency)"
             return TargetResult(self._target.name, self.summary, None, skipped)
         ctx = self._numbered(ctx)
-        self.summary.not_selected = not_selected(ctx.accounting, self._plugin)
+        self.summary.not_selected = selection.not_selected(ctx.accounting, self._plugin)
         error = self._attempt(ctx, "publish", lambda delivery: self._send_new(ctx, delivery, start, horizon))
         target_months.end_run(ctx.publishing, block, ctx.guard.held.values(), ctx.run, is_whole=self._is_whole)
         if self._is_whole:
@@ -315,7 +293,7 @@ class TargetRun:
         )
         known = target_months.load(publishing, block)
         published = {month: one.format for month, one in known.items() if one.format is not None}
-        kinds = remembered_kinds(self._both.accounting, self._plugin)
+        kinds = selection.remembered_kinds(self._both.accounting, self._plugin)
         former = former_publisher(self._plugin, publishing)
         both = self._both
         return RunContext(
@@ -379,7 +357,7 @@ class TargetRun:
         kept = target_months.decisions(ctx.publishing, block, KEPT)
         names = {month: some for month, some in ctx.former_names.items() if month not in kept}
         ctx.guard.hold_former_names(names, self._target.name)
-        walked, chosen = safeguard.selections(ctx.publishing, block)[1], of_records(self._plugin)
+        walked, chosen = safeguard.selections(ctx.publishing, block)[1], selection.of_records(self._plugin)
         is_changed = walked is not None and walked != chosen
         # Read the whole log if the selection has changed or something is held. Held or accepted sums are checked
         # separately; held records are found in the log or in the list of waiting records.
@@ -392,7 +370,7 @@ class TargetRun:
         if doubt is not None:
             self.summary.note("publishing.db was lost, or is an older copy: the records sent since then are sent again")
             release_absent(ctx)
-            if left := unresolved_selection(ctx.accounting, self._plugin):
+            if left := selection.unresolved_selection(ctx.accounting, self._plugin):
                 self.summary.note(left)
         begin = start._replace(last_seq=0) if walks else start
         by_kind = self._months_of_sums(ctx, start, horizon, holding, doubt)
@@ -444,7 +422,7 @@ class TargetRun:
             if jobs is not None and here >= jobs:
                 back.append(month)
             else:
-                ctx.guard.hold(HeldMonth(*month, held_texts.unknown(jobs, here), jobs or 0, here))
+                ctx.guard.hold_unknown(month, jobs, here)
         if back:
             target_months.resolve_uncertain(ctx.publishing, ctx.block, back)
 
@@ -459,7 +437,7 @@ class TargetRun:
 
     def _refuse_other_names(self, ctx: RunContext) -> None:
         """Raise FiguresHeld if the receiver's data under other names are unknown and no operator has accepted that."""
-        why = names_in_doubt(ctx.accounting, ctx.publishing, self._plugin)
+        why = selection.names_in_doubt(ctx.accounting, ctx.publishing, self._plugin)
         if why and not (self._options.accept_lower and self._options.accept_names):
             raise FiguresHeld(why)
         # Store the names before anything is sent under them, so that a kill cannot lose them. An operator's acceptance
@@ -468,15 +446,16 @@ class TargetRun:
 
     def _remember_names(self, ctx: RunContext, *, alone: bool = False, whole: bool = False) -> None:
         """Store the names and the kinds of months in accounting.db (`to_remember`). A ledger in doubt may lack some."""
-        start = cursors.cursor(ctx.publishing, ctx.block)
+        accounting, publishing, block = ctx.accounting, ctx.publishing, ctx.block
+        start = cursors.cursor(publishing, block)
         assert start is not None
-        is_known = self._options.since is not None or is_start_known(ctx.accounting, ctx.publishing, start.target)
+        is_known = self._options.since is not None or selection.is_start_known(accounting, publishing, block)
         start_s = start.start_end_time if is_known else None
         kinds = None
-        if self._plugin.kind_option and (whole or incarnation.uncertain_after_seq(ctx.publishing, ctx.block) is None):
-            kinds = {**ctx.remembered_kinds, **target_months.kinds(ctx.publishing, ctx.block)}
-        names = to_remember(ctx.accounting, self._plugin, alone=alone, whole=whole, start=start_s, kinds=kinds)
-        incarnation.save_names(ctx.accounting, self._plugin.settings.places, ctx.block, names)
+        if self._plugin.kind_option and (whole or incarnation.uncertain_after_seq(publishing, block) is None):
+            kinds = {**ctx.remembered_kinds, **target_months.kinds(publishing, block)}
+        names = selection.to_remember(accounting, self._plugin, alone=alone, whole=whole, start=start_s, kinds=kinds)
+        incarnation.save_names(accounting, self._plugin.settings.places, block, names)
 
     def _has_records(self, ctx: RunContext) -> bool:
         """Whether the target is or ever was sent records of jobs."""
@@ -532,14 +511,14 @@ class TargetRun:
         # Nothing was sent for a held month, not even the zeros for keys in doubt.
         is_proven = not ctx.guard.held
         if in_doubt and not self._options.accept_lower:
-            is_proven = is_proven and not unresolved_selection(ctx.accounting, self._plugin)
+            is_proven = is_proven and not selection.unresolved_selection(ctx.accounting, self._plugin)
         if is_proven or not in_doubt:
             self._remember_names(ctx, whole=is_proven)
         if is_proven and in_doubt:
             incarnation.clear_uncertain(ctx.publishing, block)
         proven, before = safeguard.selections(ctx.publishing, block)
         if self._walked or before is None:
-            safeguard.set_selection(ctx.publishing, block, "FullScanSelection", of_records(self._plugin))
+            safeguard.set_selection(ctx.publishing, block, "FullScanSelection", selection.of_records(self._plugin))
         if proven != self._selection and not ctx.guard.held:
             safeguard.set_selection(ctx.publishing, block, "LastGoodSelection", self._selection)
 
