@@ -127,26 +127,16 @@ def former_publisher(
     former = FormerPublisher(target.name, block, is_guessed, until_s)
     if not adds_up or (settings.allow_jura and settings.jura_targets):
         return former
-    months: set[Month] = {*recent_months(until_s)}
-    published: dict[Month, str] = {}
-    decided: dict[Month, Decision] = {}
     cursor = None if publishing is None else cursors.cursor(publishing, target.block)
-    if cursor is not None:
-        months = {month for month in months if month_bounds(*month)[1] > cursor.start_end_time}
-    elif is_guessed:
+    start_s = until_s - DAY_S if cursor is None else cursor.start_end_time
+    months = {month for month in recent_months(until_s) if month_bounds(*month)[1] > start_s}
+    if cursor is None and is_guessed:
         # A new target sends the recent months.
-        months &= recent_months(int(time.time()))
-    else:
-        months = {month for month in months if month_bounds(*month)[1] > until_s - DAY_S}
-    if publishing is not None:
-        known = target_months.load(publishing, target.block)
-        published = {month: one.format.message_format for month, one in known.items() if one.format is not None}
-        months |= {month for month in (*published, *target_months.held(known)) if month <= month_of(until_s)}
-        decided = target_months.decisions(publishing, target.block, SWITCHED, DECLINED)
-    return former._replace(
-        adds_up=True,
-        months=tuple(
-            month for month in sorted(months) if not plugin.has_records(published.get(month, plugin.message_format))
-        ),
-        decisions={month: one for month, one in decided.items() if one.when_s >= max(found[block])},
-    )
+        months = recent_months(until_s) & recent_months(int(time.time()))
+    known = {} if publishing is None else target_months.load(publishing, target.block)
+    published = {month: one.format.message_format for month, one in known.items() if one.format is not None}
+    months |= {month for month in (*published, *target_months.held(known)) if month <= month_of(until_s)}
+    of_sums = [month for month in sorted(months) if not plugin.has_records(published.get(month, plugin.message_format))]
+    decided = {} if publishing is None else target_months.decisions(publishing, target.block, SWITCHED, DECLINED)
+    decisions = {month: one for month, one in decided.items() if one.when_s >= max(found[block])}
+    return former._replace(adds_up=True, months=tuple(of_sums), decisions=decisions)
