@@ -12,7 +12,7 @@ from arcacct.database.durable import transaction
 from arcacct.errors import InputError
 from arcacct.publishing import ledger_rows
 from arcacct.publishing.ledger import HeldRecord, hold
-from arcacct.publishing.ledger_rows import iso
+from arcacct.publishing.ledger_rows import DAY_S, Month, iso, month_of
 from arcacct.publishing.sent import MANY, versions
 from arcacct.records.reader import LAST_SECOND
 
@@ -85,15 +85,14 @@ def held_to_send(
     ).fetchall()
 
 
-def held_months(con: Connection, target: str, due: RetryThresholds) -> set[tuple[int, int]]:
+def held_months(con: Connection, target: str, due: RetryThresholds) -> set[Month]:
     """Return the months (UTC) in which the records of `held_to_send` ended."""
     rows = con.execute(
-        "SELECT DISTINCT CAST(strftime('%Y', EndTime, 'unixepoch') AS INTEGER),"
-        " CAST(strftime('%m', EndTime, 'unixepoch') AS INTEGER) FROM HeldRecords WHERE Target = :target"
-        f" AND {_IS_DUE} AND EndTime BETWEEN 1 AND {LAST_SECOND}",
+        f"SELECT DISTINCT EndTime / {DAY_S} FROM HeldRecords WHERE Target = :target AND {_IS_DUE}"
+        f" AND EndTime BETWEEN 1 AND {LAST_SECOND}",
         {**due._asdict(), "target": target},
     )
-    return set(rows)
+    return {month_of(day * DAY_S) for (day,) in rows}
 
 
 class RetrySummary(NamedTuple):
