@@ -100,7 +100,8 @@ def names_in_doubt(accounting: Connection, publishing: Connection, plugin: Targe
     others = [
         one
         for one in incarnation.saved_names(accounting, plugin.target.block)
-        if not _is_same(plugin, one, now) and not _is_known(one, fence)
+        # A ledger that has all runs up to the fence knows what was sent under names of before.
+        if not (_is_same(plugin, one, now) or (isinstance(until := one.get(_UNTIL), int) and until <= fence))
     ]
     if not others:
         return ""
@@ -185,37 +186,23 @@ def to_remember(
     known = incarnation.saved_names(accounting, plugin.target.block)
     now, before = names_of(accounting, plugin), known[-1] if known else {}
     fence, ignored = incarnation.fences_passed(accounting), None if kinds is None else plugin.kind_option
-    others = (
-        []
-        if alone
-        else [
-            {_UNTIL: fence, **{name: value for name, value in one.items() if name not in {_KINDS, _START}}}
-            for one in known
-            if not _is_same(plugin, one, now, but=ignored)
-        ]
-    )
-    last = {**now, _FILTER: plugin.selection()[_FILTER] if whole else before.get(_FILTER, plugin.selection()[_FILTER])}
-    if kinds:
-        last[_KINDS] = [[*month, kind] for month, kind in sorted(kinds.items())]
-    elif _KINDS in before:
-        last[_KINDS] = before[_KINDS]
-    if start is not None:
-        last[_START] = start
-    return [*others, last]
+    others = [
+        {_UNTIL: fence, **{name: value for name, value in one.items() if name not in {_KINDS, _START}}}
+        for one in known
+        if not alone and not _is_same(plugin, one, now, but=ignored)
+    ]
+    further = {
+        _FILTER: plugin.selection()[_FILTER] if whole else before.get(_FILTER, plugin.selection()[_FILTER]),
+        _KINDS: [[*month, kind] for month, kind in sorted(kinds.items())] if kinds else before.get(_KINDS),
+        _START: start,
+    }
+    return [*others, now | {name: value for name, value in further.items() if value is not None}]
 
 
 def _is_same(
     plugin: TargetPlugin, remembered: Mapping[str, object], now: Mapping[str, object], *, but: str | None = None
 ) -> bool:
     """Whether remembered names give the receiver's keys of today. A name that no job had is in only one of them."""
-    before, today = (
-        plugin.keyed({name: remembered[name] for name in plugin.names if name in remembered}),
-        plugin.keyed(now),
-    )
+    before = plugin.keyed({name: remembered[name] for name in plugin.names if name in remembered})
+    today = plugin.keyed(now)
     return all(before[name] == today[name] for name in before.keys() & today.keys() if name != but)
-
-
-def _is_known(remembered: Mapping[str, object], fence: int) -> bool:
-    """Whether a ledger that has all runs up to a fence knows what was sent under these other names."""
-    until = remembered.get(_UNTIL)
-    return isinstance(until, int) and until <= fence
