@@ -32,18 +32,6 @@ class Cursor(NamedTuple):
     last_success: int | None
 
 
-_BY_TARGET = (
-    "Targets",
-    "Messages",
-    "SentSummaries",
-    "HeldRecords",
-    "PublishedTotals",
-    "TargetMonths",
-    "MonthDecisions",
-)
-"""The tables that have a target's name."""
-
-
 def cursor(con: Connection, target: str) -> Cursor | None:
     """Return the progress of a target; ``None`` if it never published."""
     row = con.execute(
@@ -67,7 +55,11 @@ def jura_end_time(con: Connection, target: str) -> int | None:
 def rename_target(con: Connection, old: str, new: str) -> None:
     """Give a target another name and keep all its history."""
     with transaction(con):
-        for table in _BY_TARGET:
+        tables = con.execute(
+            "SELECT name FROM sqlite_master WHERE type = 'table'"
+            " AND EXISTS (SELECT 1 FROM pragma_table_info(sqlite_master.name) AS Its WHERE Its.name = 'Target')"
+        ).fetchall()
+        for (table,) in tables:
             con.execute(f"UPDATE {table} SET Target = ? WHERE Target = ?", (new, old))
         con.execute("UPDATE OR REPLACE AccountingTargets SET TargetID = ? WHERE TargetID = ?", (new, old))
 
