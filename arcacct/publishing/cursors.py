@@ -91,13 +91,8 @@ def begin_run(con: Connection, target: str) -> int:
     """Start a run of a target; return its number."""
     with transaction(con):
         con.execute("UPDATE Targets SET Runs = Runs + 1 WHERE Target = ?", (target,))
-    return last_run(con, target)
-
-
-def last_run(con: Connection, target: str) -> int:
-    """Return the number of a target's last run; 0 if there was none."""
-    row = con.execute("SELECT Runs FROM Targets WHERE Target = ?", (target,)).fetchone()
-    return 0 if row is None else int(row[0])
+        (number,) = con.execute("SELECT Runs FROM Targets WHERE Target = ?", (target,)).fetchone()
+    return int(number)
 
 
 def advance(con: Connection, target: str, seq: int) -> None:
