@@ -133,11 +133,7 @@ class RunContext(NamedTuple):
     @property
     def message_formats(self) -> set[str]:
         """Every kind of message that the target is sent, or that one of its months is in."""
-        return {
-            self.plugin.message_format,
-            *(one.message_format for one in self.months.values()),
-            *self.remembered_kinds.values(),
-        }
+        return {self.plugin.message_format, *map(self.message_format_of, {*self.months, *self.remembered_kinds})}
 
     @property
     def limits(self) -> Limits:
