@@ -195,14 +195,13 @@ def refuse(
     ``is_open``: whether the months are unfinished now. The caller has a transaction.
     """
     known, most = load(con, target), 0
+    nothing = TargetMonth(None, None, None, is_unfinished=False, refused={})
     for month in months:
-        one = known.get(month)
-        refused = {} if one is None else {**one.refused}
-        before = refused.get(message_format)
+        one = known.get(month, nothing)
+        before = one.refused.get(message_format)
         count = 1 if before is None else before.refusals + (before.run != run)
-        refused[message_format] = Refusal(sanitise_line(reason), count, run)
-        is_unfinished = is_open or (one is not None and one.is_unfinished)
-        row = (*month, is_unfinished, json.dumps(refused, ensure_ascii=False))
+        refused = {**one.refused, message_format: Refusal(sanitise_line(reason), count, run)}
+        row = (*month, is_open or one.is_unfinished, json.dumps(refused, ensure_ascii=False))
         _put(con, target, "IsUnfinished, Refusals", [row])
         most = max(most, count)
     return most
