@@ -115,11 +115,7 @@ def load(con: Connection, target: str) -> dict[Month, TargetMonth]:
 
 def kinds(con: Connection, target: str) -> dict[Month, str]:
     """Return the kind of messages of every month with something published to a target."""
-    rows = con.execute(
-        "SELECT Year, Month, Kind FROM TargetMonths WHERE Target = ? AND Kind IS NOT NULL ORDER BY Year, Month",
-        (target,),
-    )
-    return {(year, month): kind for year, month, kind in rows}
+    return {month: one.format.message_format for month, one in load(con, target).items() if one.format is not None}
 
 
 def held(known: Mapping[Month, TargetMonth]) -> dict[Month, HeldMonth]:
@@ -280,19 +276,23 @@ class Decision(NamedTuple):
         return f"{self.what} by {self.who} at {iso(self.when_s)}"
 
 
-def decide(con: Connection, target: str, months: Iterable[Month], what: str, who: str) -> None:
-    """Store what an operator decided about some months."""
-    with transaction(con):
-        _decide(con, target, months, what, who, "")
+def decide(con: Connection, target: str, months: Collection[Month], what: str, who: str, incarnation: str = "") -> None:
+    """
+    Store what an operator decided about some months.
 
-
-def _decide(con: Connection, target: str, months: Iterable[Month], what: str, who: str, incarnation: str) -> None:
+    `LOWER` accepts one decrease of these months to the figures of this ``incarnation`` of the accounting database.
+    Their figures at the receiver are not uncertain any more.
+    """
     now = int(time.time())
-    con.executemany(
-        "INSERT INTO MonthDecisions (Target, Year, Month, Decision, Incarnation, Decided, Who)"
-        " VALUES (?, ?, ?, ?, ?, ?, ?)",
-        [(target, *month, what, incarnation, now, sanitise_line(who)) for month in months],
-    )
+    with transaction(con):
+        con.executemany(
+            "INSERT INTO MonthDecisions (Target, Year, Month, Decision, Incarnation, Decided, Who)"
+            " VALUES (?, ?, ?, ?, ?, ?, ?)",
+            [(target, *month, what, incarnation, now, sanitise_line(who)) for month in months],
+        )
+        if what == LOWER:
+            _put(con, target, "AcceptedFor", ((*month, incarnation) for month in months))
+            _resolve(con, target, months)
 
 
 def decisions(con: Connection, target: str, *what: str) -> dict[Month, Decision]:
@@ -303,18 +303,6 @@ def decisions(con: Connection, target: str, *what: str) -> dict[Month, Decision]
         (target, *what),
     )
     return {(year, month): Decision(*values) for year, month, *values in rows}
-
-
-def accept(con: Connection, target: str, months: Collection[Month], incarnation: str, who: str) -> None:
-    """
-    Note that an operator accepts one decrease of these months to this incarnation of the accounting database.
-
-    Their figures at the receiver are not uncertain any more.
-    """
-    with transaction(con):
-        _decide(con, target, months, LOWER, who, incarnation)
-        _put(con, target, "AcceptedFor", ((*month, incarnation) for month in months))
-        _resolve(con, target, months)
 
 
 def accepted(con: Connection, target: str, incarnation: str) -> AcceptedDecreases:

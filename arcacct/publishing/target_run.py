@@ -43,7 +43,7 @@ from arcacct.publishing.records import (
     zero_records,
 )
 from arcacct.publishing.safeguard import DecreaseGuard
-from arcacct.publishing.target_months import KEPT
+from arcacct.publishing.target_months import KEPT, LOWER
 from arcacct.records import reader, usage
 from arcacct.wording import count_of
 
@@ -281,7 +281,7 @@ class TargetRun:
                 accept_names=self._options.accept_names and bool(self._options.accept_lower),
             )
         if self._options.accept_lower:
-            target_months.accept(publishing, block, self._options.accept_lower, life, self._options.who)
+            target_months.decide(publishing, block, self._options.accept_lower, LOWER, self._options.who, life)
         guard = DecreaseGuard(
             accepted=target_months.accepted(publishing, block, life),
             life_seq=schema.incarnation_start_seq(self._both.accounting),

@@ -53,8 +53,8 @@ def test_months_are_held_until_they_are_looked_at_again(con: Connection) -> None
 
 def test_a_word_about_a_month_is_used_once(con: Connection) -> None:
     """It is of a target and of a life of the database; that it was said at all is remembered."""
-    target_months.accept(con, ONE, [APRIL, MAY], "life", "ada")
-    target_months.accept(con, OTHER, [MAY], "life", "ada")
+    target_months.decide(con, ONE, [APRIL, MAY], target_months.LOWER, "ada", "life")
+    target_months.decide(con, OTHER, [MAY], target_months.LOWER, "ada", "life")
     assert target_months.accepted(con, ONE, "life") == ({APRIL, MAY}, {APRIL, MAY})
     assert target_months.accepted(con, ONE, "another life") == (set(), set())
 
@@ -84,7 +84,7 @@ def test_a_month_before_the_uncertain_ones_is_uncertain_once_it_is_asked_about(c
     con.execute("INSERT INTO TargetMonths (Target, Year, Month, UncertainSince) VALUES (?, 2026, 5, 1)", (ONE,))
     assert target_months.untouched(target_months.load(con, ONE), [APRIL, MAY, JUNE]) == {APRIL}
 
-    target_months.accept(con, ONE, [APRIL, JUNE], "life", "ada")
+    target_months.decide(con, ONE, [APRIL, JUNE], target_months.LOWER, "ada", "life")
     known = target_months.load(con, ONE)
     assert {month: one.is_earlier for month, one in target_months.uncertain(known).items()} == {APRIL: 1, MAY: 0}
     assert target_months.untouched(known, [APRIL, MAY, JUNE]) == set()

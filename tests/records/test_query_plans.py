@@ -591,7 +591,7 @@ def test_the_floor_is_asked_of_counts(ledgers) -> None:
         target_months.kinds(con, TARGET)
         target_months.load(con, TARGET)
         target_months.set_held(con, TARGET, [target_months.HeldMonth(2026, 9, "x", 2, 1)])
-        target_months.accept(con, TARGET, [(2026, 9)], "life", "me")
+        target_months.decide(con, TARGET, [(2026, 9)], target_months.LOWER, "me", "life")
         target_months.accepted(con, TARGET, "life")
         target_months.end_run(con, TARGET, [], 1, is_whole=True)
         safeguard.selections(con, TARGET)
