@@ -57,10 +57,6 @@ def open_cursor(ctx: RunContext, since: int | None) -> Cursor:
     ``since`` (UTC seconds) resets it, too, if it is earlier than the target's start.
     """
     found = cursors.cursor(ctx.publishing, ctx.block)
-    # A lost or older ledger may not know the start that it had.
-    remembered = selection.remembered_start(ctx.accounting, ctx.block)
-    if remembered is not None and found is not None:
-        since = remembered if since is None else min(since, remembered)
     if found is None:
         start, why = first_start(ctx.publishing, ctx.accounting, ctx.plugin, ctx.former, since)
         ctx.summary.note(
@@ -68,13 +64,15 @@ def open_cursor(ctx: RunContext, since: int | None) -> Cursor:
             " that)"
         )
     else:
+        # A lost or older ledger may not know the start that it had.
+        remembered = selection.remembered_start(ctx.accounting, ctx.block)
+        start = min(one for one in (found.start_end_time, since, remembered) if one is not None)
         if found.incarnation != ctx.incarnation or incarnation.highest_seq(ctx.accounting) < found.last_seq:
             ctx.summary.note(MEANING[DatabaseMismatch.ACCOUNTING_OTHER])
         elif cursors.is_damaged(ctx.publishing, ctx.block):
             ctx.summary.note(ledger.DAMAGED)
-        elif since is None or since >= found.start_end_time:
+        elif start == found.start_end_time:
             return found
-        start = found.start_end_time if since is None else min(since, found.start_end_time)
     begun = Cursor(ctx.block, ctx.incarnation, 0, start, found and found.last_success)
     cursors.set_cursor(ctx.publishing, begun, in_doubt=found is None and incarnation.is_successor(ctx.publishing))
     return begun
@@ -222,7 +220,8 @@ class TargetRun:
         if not wanted and (start.last_success or 0) <= time.time() < due:
             skipped = f"not due before {iso(due)} (urdelivery_frequency)"
             return TargetResult(self._target.name, self.summary, None, skipped)
-        ctx = self._numbered(ctx)
+        # A receiver's refusal is believed when a later run gets it again.
+        ctx = ctx._replace(run=cursors.begin_run(ctx.publishing, ctx.block))
         self.summary.not_selected = selection.not_selected(ctx.accounting, self._plugin)
         error = self._attempt(ctx, "publish", lambda delivery: self._send_new(ctx, delivery, start, horizon))
         target_months.end_run(ctx.publishing, block, ctx.guard.held.values(), ctx.run, is_whole=self._is_whole)
@@ -237,7 +236,8 @@ class TargetRun:
         """Send a period again. The cursor does not move."""
         ctx = self._begun()
         open_cursor(ctx, self._options.since)
-        ctx = self._numbered(ctx)
+        # A receiver's refusal is believed when a later run gets it again.
+        ctx = ctx._replace(run=cursors.begin_run(ctx.publishing, ctx.block))
         # A republish finds records by their end times: it does not know the places of those that it keeps.
         kept_records.forget(ctx.publishing, self._target.block)
         error = self._attempt(ctx, "republish", lambda delivery: self._send_again(ctx, delivery, period, horizon))
@@ -324,10 +324,6 @@ class TargetRun:
             return fault_of(error, self._plugin.settings.places.publishing_database)
         self._is_whole = True
         return ctx.guard.error()
-
-    def _numbered(self, ctx: RunContext) -> RunContext:
-        """Number the run: a receiver's refusal is believed when a later run gets it again."""
-        return ctx._replace(run=cursors.begin_run(self._both.publishing, self._target.block))
 
     def _unknown(self) -> LedgerGap | None:
         """Return what an older ledger may lack about a receiver that keeps the first version; ``None``: nothing."""
