@@ -66,6 +66,11 @@ def published_sums(con: Connection, target: str) -> dict[CountingKey, Amount]:
     return _published(con, target, "SentSummaries", " AND Kind <> 'sync' AND NOT IsAdopted")
 
 
+def published(con: Connection, target: str) -> list[tuple[CountingKey, Amount]]:
+    """Return both, job records first."""
+    return [*published_jobs(con, target).items(), *published_sums(con, target).items()]
+
+
 def _published(con: Connection, target: str, tables: str, condition: str = "") -> dict[CountingKey, Amount]:
     rows = con.execute(
         "SELECT coalesce(Site, ''), coalesce(SubmitHost, ''), Year, Month, sum(Jobs),"

@@ -374,11 +374,7 @@ def send_sync(
     at_receiver = [one for kind, one in ctx.at_receiver.sums if kind == COUNTS and one.key not in keys]
     certain = {one.key for one in known if one.jobs > 0 and not one.is_adopted} | {one.key for one in at_receiver}
     known += at_receiver
-    given = [
-        (place, amount.jobs)
-        for published in (safeguard.published_jobs, safeguard.published_sums)
-        for place, amount in published(ctx.publishing, ctx.block).items()
-    ]
+    given = [(place, amount.jobs) for place, amount in safeguard.published(ctx.publishing, ctx.block)]
     doubt = incarnation.uncertain_after_seq(ctx.publishing, ctx.block)
     if doubt is not None:
         # Add the months and hosts that jobs have left since: a lost ledger may have had counts of them.

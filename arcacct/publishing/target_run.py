@@ -254,11 +254,9 @@ class TargetRun:
 
         If the receiver has more jobs than the database, a later run must look for deleted ones.
         """
-        block = self._target.block
         published = Counter[Month]()
-        for amounts in (safeguard.published_jobs, safeguard.published_sums):
-            for place, amount in amounts(ctx.publishing, block).items():
-                published[place.year, place.month] += amount.jobs
+        for place, amount in safeguard.published(ctx.publishing, ctx.block):
+            published[place.year, place.month] += amount.jobs
         return [
             month
             for month in target_months.held(ctx.known)
