@@ -367,7 +367,8 @@ class TargetRun:
             if left := selection.unresolved_selection(ctx.accounting, self._plugin):
                 self.summary.note(left)
         begin = start._replace(last_seq=0) if walks else start
-        by_kind = self._months_of_sums(ctx, start, horizon, holding, doubt)
+        logged = reader.months_logged_after(ctx.accounting, begin.last_seq, horizon, ended_from=start.start_end_time)
+        by_kind = self._months_of_sums(ctx, start, logged, holding, doubt)
         waiting = None
         if walks and not is_changed and doubt is None and not ctx.guard.accepts_any:
             waiting = kept_records.take_over(ctx, start.last_seq)
@@ -377,21 +378,18 @@ class TargetRun:
         self._say_families(ctx)
         # Send sums before records: the records move the cursor, and every touched month must be handled by then.
         for kind in sorted(by_kind, key=lambda kind: kind == self._plugin.message_format):
-            logged = [
+            odd = [
                 *reader.without_measure(ctx.accounting, begin.last_seq, horizon),
                 *reader.logged_ended_from(ctx.accounting, begin.last_seq, horizon, next_month(int(time.time()))),
             ]
             seq = horizon if router is None and kind == self._plugin.message_format else None
-            summaries.send_summaries(ctx, kind, by_kind[kind], delivery, horizon=horizon, seq=seq, logged=logged)
+            summaries.send_summaries(ctx, kind, by_kind[kind], delivery, horizon=horizon, seq=seq, logged=odd)
         if router is not None:
             if doubt is not None:
                 router.zero_out_previous(doubt, start.start_end_time)
             add_held(ctx, router)
             add_logged(ctx, router, begin, horizon, waiting, start.last_seq)
-            touched = reader.months_logged_after(
-                ctx.accounting, begin.last_seq, horizon, ended_from=begin.start_end_time
-            )
-            router.take_back(touched | recent_months(int(time.time())))
+            router.take_back(logged | recent_months(int(time.time())))
             ctx.guard.hold_blocked_months()
         summaries.send_sync(ctx, delivery)
 
@@ -472,7 +470,6 @@ class TargetRun:
         sends_records = self._plugin.has_records(self._plugin.message_format)
         if sends_records and not in_sums:
             return {}
-        touched = reader.months_logged_after(ctx.accounting, start.last_seq, horizon, ended_from=start.start_end_time)
         # A job that moved to another month also changed the old month, even if the run that sent it there failed.
         if doubt is None:
             left = usage.months_changed_after(ctx.accounting, start.last_seq) & in_sums
@@ -490,11 +487,11 @@ class TargetRun:
         }
         # A job that our own rules left out may be allowed now.
         again = held.held_months(ctx.publishing, self._target.block, ctx.retry_thresholds)
-        wanted = touched | left | elsewhere | unknown | holding | recent | again | {*self._options.accept_lower}
+        wanted = logged | left | elsewhere | unknown | holding | recent | again | {*self._options.accept_lower}
         wanted -= target_months.untouched(ctx.known, wanted)
         if self._walked:
             # Another selection may have skipped their jobs.
-            wanted |= reader.months_logged_after(ctx.accounting, 0, horizon, ended_from=start.start_end_time)
+            wanted |= logged
         nothing: dict[str, set[Month]] = {} if sends_records else {self._plugin.message_format: set()}
         return nothing | self._sums_by_kind(ctx, wanted)
 
