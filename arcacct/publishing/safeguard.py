@@ -156,7 +156,8 @@ class DecreaseGuard:
         present selection, ``proven`` the one when nothing was held last. ``given_jobs`` are the published job records,
         ``given_sums`` the published sums, by place. ``folded`` returns a name of a place as the receiver compares it.
         """
-        self._accepted = accepted
+        self.accepted = accepted
+        """What operators accepted."""
         self._folded = folded
         self._life_seq = life_seq
         self._changes = held_texts.changes(proven, selection)
@@ -211,24 +212,15 @@ class DecreaseGuard:
         if not self._names_changed:
             return
         for month, names in former.items():
-            if month not in self._accepted.open:
+            if month not in self.accepted.open:
                 cause, remedy = held_texts.former_names(names, self._changes, target)
                 published = sum(amount.jobs for place, amount in self._given if (place.year, place.month) == month)
                 self.hold(HeldMonth(*month, cause, published, published, remedy=remedy))
-
-    def may_stay(self, month: Month, names: Sequence[str]) -> bool:
-        """Whether a month may stay under former ``names``: it may not fall, and none of them was mistyped."""
-        return month not in self._accepted.open and not any(map(self.was_mistyped, names))
 
     @property
     def mistyped_sites(self) -> list[str]:
         """The mistyped site names, among those with something published."""
         return sorted(filter(self.was_mistyped, {site for sites in self._sites.values() for site in sites}))
-
-    @property
-    def accepts_any(self) -> bool:
-        """Whether an operator lets a month fall in this run."""
-        return bool(self._accepted.open)
 
     def was_mistyped(self, site: str) -> bool:
         """
@@ -262,7 +254,7 @@ class DecreaseGuard:
     def blocks_new_record(self, end_time: int, site: str, seq: int = 0) -> bool:
         """Whether a new job must wait because its month is published under the name of another site."""
         month = month_of(end_time)
-        if month in self._accepted.open or not self.published_under_other_site(month, site):
+        if month in self.accepted.open or not self.published_under_other_site(month, site):
             return False
         if (found := self._new_of(month, seq)) is not None:
             found.waiting += 1
@@ -286,7 +278,7 @@ class DecreaseGuard:
     def _keep(self, one: SentVersion, seq: int, why: str, instead: AAR | None, *, loud: bool = True) -> bool:
         """Keep a version unless its month may fall. ``instead``: the record that would replace it; ``None``: zeros."""
         month = month_of(one.end_time)
-        if month in self._accepted.open:
+        if month in self.accepted.open:
             return False
         if loud and (found := self._new_of(month, seq)) is not None:
             found.kept += 1
@@ -345,7 +337,7 @@ class DecreaseGuard:
         ``given``: the receiver's figures. ``found``: the database's figures. ``left``: the amount that has changed or
         was deleted since. Wall times are compared if both are known.
         """
-        if month in self._accepted.open:
+        if month in self.accepted.open:
             return False
         there, gone = self._by_place(found), self._by_place(left)
         fallen = [
@@ -381,14 +373,10 @@ class DecreaseGuard:
 
     def is_incomplete(self, month: Month, jobs: int, cause: str) -> bool:
         """Whether the start of a month is missing and no operator has accepted that. If so, hold the month."""
-        if self.was_accepted(month):
+        if month in self.accepted.ever:
             return False
         self.hold(HeldMonth(*month, cause, 0, jobs))
         return True
-
-    def was_accepted(self, month: Month) -> bool:
-        """Whether an operator accepted the database's figures of a month."""
-        return month in self._accepted.ever
 
     def hold_unknown(self, month: Month, jobs: int | None, here: int) -> None:
         """Hold a month that a lost ledger may have known better; ``jobs``: its number, ``None`` if that is unknown."""

@@ -252,7 +252,8 @@ def _stays(
 ) -> bool:
     """Whether the receiver has a month under a former name, and the jobs of the database, so that nothing is sent."""
     names = ctx.former_names.get(month, ())
-    if not names or not ctx.guard.may_stay(month, names):
+    # The month may not fall, and no name was mistyped.
+    if not names or month in ctx.guard.accepted.open or any(map(ctx.guard.was_mistyped, names)):
         return False
     given = _without_site(family, (one for _kind, one in live if not one.is_adopted))
     found = _without_site(family, new)
@@ -406,9 +407,9 @@ def _may_count(
     """
     ours, there = ([one for one in found if (one.year, one.month) == month] for found in (counts, live))
     sums = ctx.months.get(month)
-    if (sums is not None and sums.seq is not None) or {one.key for one in ours or there} <= {*certain}:
+    if (sums is not None and sums.seq is not None) or month in ctx.guard.accepted.ever:
         return True
-    if ctx.guard.was_accepted(month):
+    if {one.key for one in ours or there} <= {*certain}:
         return True
     jobs = sum(one.jobs for one in ours)
     if cause := _begun_later(ctx, month):

@@ -370,7 +370,7 @@ class TargetRun:
         logged = reader.months_logged_after(ctx.accounting, begin.last_seq, horizon, ended_from=start.start_end_time)
         by_kind = self._months_of_sums(ctx, start, logged, holding, doubt)
         waiting = None
-        if walks and not is_changed and doubt is None and not ctx.guard.accepts_any:
+        if walks and not is_changed and doubt is None and not ctx.guard.accepted.open:
             waiting = kept_records.take_over(ctx, start.last_seq)
         if waiting is None:
             kept_records.forget(ctx.publishing, block)
@@ -462,9 +462,9 @@ class TargetRun:
         return by_kind
 
     def _months_of_sums(
-        self, ctx: RunContext, start: Cursor, horizon: int, holding: set[Month], doubt: int | None
+        self, ctx: RunContext, start: Cursor, logged: set[Month], holding: set[Month], doubt: int | None
     ) -> dict[str, set[Month]]:
-        """Return the months whose sums are sent now, by kind of message."""
+        """Return the months whose sums are sent now, by kind of message; ``logged``: those with records to look at."""
         # The kinds that accounting.db has, for a ledger that was lost.
         in_sums = set[Month]().union(*self._sums_by_kind(ctx, {*ctx.months, *ctx.remembered_kinds}).values())
         sends_records = self._plugin.has_records(self._plugin.message_format)
