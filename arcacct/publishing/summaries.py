@@ -132,13 +132,11 @@ def unsettled(here: Places, con: Connection, month: Month) -> Iterator[tuple[str
     set_aside = {}
     for spool in spools(here):
         folder = os.path.join(spool, "unusable")
-        names: list[str] = []
         with suppress(OSError):
-            names = sorted(name for name in os.listdir(folder) if name.isascii())
-        for name in names:
-            when, _pid, state, job_id = [*name.split("-", 3), "", "", ""][:4]
-            if state == "FINISHED" and when.isdecimal() and start <= int(when[:10]) < end:
-                set_aside[job_id] = os.path.join(folder, name)
+            for name in sorted(filter(str.isascii, os.listdir(folder))):
+                when, _pid, state, job_id = [*name.split("-", 3), "", "", ""][:4]
+                if state == "FINISHED" and when.isdecimal() and start <= int(when[:10]) < end:
+                    set_aside[job_id] = os.path.join(folder, name)
     for job_id, path in set_aside.items():
         if not known_jobs(con, [job_id]):
             yield job_id, f"has ended, and its state is unknown: check {path}, and remove it afterwards"
@@ -353,11 +351,7 @@ def _amounts(sums: Iterable[SentSum]) -> dict[CountingKey, Amount]:
 
 
 def send_sync(
-    ctx: RunContext,
-    delivery: Delivery,
-    *,
-    months: Set[Month] | None = None,
-    again: Set[Month] | None = None,
+    ctx: RunContext, delivery: Delivery, *, months: Set[Month] | None = None, again: Set[Month] | None = None
 ) -> None:
     """
     Send how many jobs of each month and submit host the receiver was given, by the ledger. It is the last step of a
@@ -425,12 +419,12 @@ def _may_count(
             f" `arcacct publish --accept-lower {name}` sends the count of the others"
         )
         return False
-    block, vos = ctx.block, ctx.plugin.target.vofilter
-    reached = cursors.cursor(ctx.publishing, block)
+    reached = cursors.cursor(ctx.publishing, ctx.block)
     before = 0 if reached is None else min(end, reached.start_end_time)
     if before <= begin or not jobs:
         return before <= begin
-    others = sent.not_sent_again(ctx.publishing, ctx.accounting, block, (begin, before), vos)
+    vos = ctx.plugin.target.vofilter
+    others = sent.not_sent_again(ctx.publishing, ctx.accounting, ctx.block, (begin, before), vos)
     if others:
         ctx.summary.note(
             f"{name}: no count is sent: it is unknown whether the receiver has {count_of(others, 'job')} that ended"
