@@ -564,7 +564,7 @@ def test_the_ledger_is_asked_by_its_indexes(ledgers) -> None:
         sent.pending(con, TARGET)
         sent.last_accepted(con, TARGET, "ur")
         held.states(con, TARGET, job_ids)
-        due = held.RetryThresholds(FIRST_END, FIRST_END, cursors.begin_run(con, TARGET))
+        due = held.RetryThresholds(FIRST_END, FIRST_END, 1)
         held.held_to_send(con, TARGET, due, refused=False)
         held.held_to_send(con, TARGET, due, refused=True)
         held.held_months(con, TARGET, due)
@@ -639,6 +639,7 @@ def test_the_state_of_a_target_is_asked_by_its_indexes(ledgers, ours, tmp_path) 
         if cursors.cursor(one.con, TARGET) is None:
             cursors.set_cursor(one.con, cursors.Cursor(TARGET, "life", site.jobs, FIRST_END, last_success=None))
         one.steps = 0
+        cursors.begin_run(one.con, TARGET)
         assert health_queries.target_state(one.con, con, plugin, None).waiting.records >= NEW
 
     assert_flat(ledgers, lambda _con, _site: None)
