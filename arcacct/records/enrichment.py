@@ -7,7 +7,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from arcacct.database.connection import Connection
-from arcacct.records import batch_systems
 from arcacct.records.batch_systems import BATCH_SYSTEMS
 from arcacct.records.holds import judge
 from arcacct.records.reader import unescaped
@@ -23,9 +22,8 @@ from arcacct.records.states import DERIVED, MEASURED, UNKNOWN
 
 ARC = "arc"
 AREX = "arex"
-GRIDENGINE = batch_systems.GRIDENGINE.source
-HTCONDOR = batch_systems.HTCONDOR.source
-SACCT = batch_systems.SLURM.source
+GRIDENGINE = BATCH_SYSTEMS["gridengine"].source
+SACCT = BATCH_SYSTEMS["slurm"].source
 SLURM = "slurm"
 SAMPLES = "sonar"
 FEATURES = "features"
@@ -301,16 +299,10 @@ def _take_back(
     """Make values that another source gave unknown again; the benchmark becomes the site's default."""
     for field in fields:
         con.execute("DELETE FROM FieldSources WHERE RecordID = ? AND Field = ?", (record_id, field))
-        if field in COLUMNS:
-            _set(con, record_id, {field: getattr(NOTHING_TOLD, field)})
-        elif field == "benchmark" and default_benchmark:
-            _set(con, record_id, {field: default_benchmark})
-            if now.source not in OF_AREX:
-                set_holders(con, record_id, {field: CONFIGURED})
-        else:
-            con.execute(
-                "DELETE FROM JobExtraInfo WHERE RecordID = ? AND InfoKey = ?", (record_id, INFO_KEYS.get(field, field))
-            )
+        default = default_benchmark or None if field == "benchmark" else NOTHING_TOLD._asdict().get(field)
+        _set(con, record_id, {field: default})
+        if field == "benchmark" and default is not None and now.source not in OF_AREX:
+            set_holders(con, record_id, {field: CONFIGURED})
 
 
 def _agree(field: str, value: Value, other: int) -> bool:
@@ -318,7 +310,8 @@ def _agree(field: str, value: Value, other: int) -> bool:
     return isinstance(value, int) and math.isclose(value, other, rel_tol=tolerance, abs_tol=_SLACK.get(field, 0))
 
 
-def _set(con: Connection, record_id: int, changes: Mapping[str, Value]) -> None:
+def _set(con: Connection, record_id: int, changes: Mapping[str, Value | None]) -> None:
+    """Set values of a record; ``None`` deletes a value of JobExtraInfo."""
     columns = {COLUMNS[field]: value for field, value in changes.items() if field in COLUMNS}
     if columns:
         assignments = ", ".join(f"{column} = ?" for column in columns)
@@ -327,7 +320,8 @@ def _set(con: Connection, record_id: int, changes: Mapping[str, Value]) -> None:
         if field not in COLUMNS:
             key = INFO_KEYS.get(field, field)
             con.execute("DELETE FROM JobExtraInfo WHERE RecordID = ? AND InfoKey = ?", (record_id, key))
-            con.execute("INSERT INTO JobExtraInfo VALUES (?, ?, ?)", (record_id, key, escaped(str(value))))
+            if value is not None:
+                con.execute("INSERT INTO JobExtraInfo VALUES (?, ?, ?)", (record_id, key, escaped(str(value))))
 
 
 def rate(con: Connection, record_id: int, benchmark: str, source: str) -> None:
