@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator
 from typing import NamedTuple
 
 from arcacct.benchmark import parsed_benchmark
 from arcacct.config.paths import Places
 from arcacct.config.values import NodeBenchmark, QueueBenchmark
 from arcacct.database.connection import Connection, transaction
-from arcacct.records.batch_jobs import model_benchmark
+from arcacct.records.batch_jobs import model_benchmark, queue_benchmark
 from arcacct.records.enrichment import CONFIGURED, DEFAULT, SAMPLES, rate
-from arcacct.records.reader import unescaped
+from arcacct.records.reader import LARGEST_EXACT, unescaped
 
-_PAGE = 500
+_PAGE, _SLICE = 500, 100
 _TURN_S = 0.005
-_LARGEST = 2**53
 _STANDING_IN = (CONFIGURED, DEFAULT, SAMPLES)
 """Sources whose benchmark is the site's setting, not the job's own."""
 
@@ -38,12 +37,11 @@ class Ratings(NamedTuple):
         """Return the benchmark and its source; ``None``: the job does not change."""
         if self.everything is not None:
             return self.everything, CONFIGURED
-        for line in self.queues:
-            if line.queue == queue and line.valid.has(end_time):
-                return line.benchmark, CONFIGURED
+        found, source = queue_benchmark(queue, end_time, self.queues, None)
         # If a job used several models, the share of each is no longer known.
-        found = model_benchmark(model, end_time, self.nodes) if model and ";" not in model else None
-        return None if found is None else (found, SAMPLES)
+        if found is None and model and ";" not in model:
+            found, source = model_benchmark(model, end_time, self.nodes), SAMPLES
+        return None if found is None else (found, source)
 
 
 class BenchmarkChange(NamedTuple):
@@ -85,7 +83,7 @@ def benchmark_changes(con: Connection, options: Ratings) -> Iterator[list[Benchm
         f" WHERE (EndTime, AAR.RecordID) > (?, ?) AND EndTime < ? ORDER BY EndTime, AAR.RecordID LIMIT {_PAGE}"
     )
     # Unfinished jobs have the end 0.
-    position = (max(options.from_s - 1, 0), _LARGEST)
+    position = (max(options.from_s - 1, 0), LARGEST_EXACT)
     while rows := con.execute(query, (*position, options.before_s)).fetchall():
         position = (rows[-1][1], rows[-1][0])
         found = []
@@ -94,7 +92,7 @@ def benchmark_changes(con: Connection, options: Ratings) -> Iterator[list[Benchm
             told = options.of(unescaped(queue) if queue else "", model, end_time)
             if told is None or told[0] == before or not _stands_in(before, source, options.replaced):
                 continue
-            core_s = wall_s * max(cores, 1) if 0 <= wall_s <= _LARGEST and cores < _LARGEST else 0
+            core_s = wall_s * max(cores, 1) if 0 <= wall_s <= LARGEST_EXACT and cores < LARGEST_EXACT else 0
             found.append(BenchmarkChange(record_id, end_time, unescaped(vo) if vo else None, before, *told, core_s))
         yield found
 
@@ -141,17 +139,13 @@ def correct(
     """
     done = 0
     for page in benchmark_changes(con, options):
-        for slice_ in _slices(page):
+        for start in range(0, len(page), _SLICE):
             with transaction(con, here.database, here.queue_lock):
-                for one in slice_:
+                for one in page[start : start + _SLICE]:
                     rate(con, one.record_id, one.after, one.source)
-            done += len(slice_)
-            progress(done)
+            progress(min(done + start + _SLICE, done + len(page)))
             time.sleep(_TURN_S)
+        done += len(page)
         if stopping():
             break
     return done
-
-
-def _slices(page: Sequence[BenchmarkChange]) -> Iterator[Sequence[BenchmarkChange]]:
-    return (page[start : start + _PAGE // 5] for start in range(0, len(page), _PAGE // 5))
