@@ -4,6 +4,7 @@ Held records with impossible values, operators' decisions about them, and jobs w
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
@@ -91,22 +92,15 @@ EVERYTHING = ImplausibleFilter()
 
 def held_records(con: Connection, asked: ImplausibleFilter = EVERYTHING) -> Iterator[ImplausibleRecord]:
     """Yield the chosen records, by the end of their jobs."""
-    conditions = {
-        "EndTime >= ?": asked.ended_from,
-        "EndTime < ?": asked.ended_before,
-        "instr(' ' || Reasons || ' ', ' ' || ? || ' ')": asked.reason,
-    }
-    values: list[object] = [value for value in conditions.values() if value is not None]
-    chosen = [condition for condition, value in conditions.items() if value is not None]
-    for column, some in (("State", asked.states), ("JobID", tuple(map(escaped, asked.job_ids)))):
-        if some:
-            chosen.append(f"{column} IN ({','.join('?' * len(some))})")
-            values += some
+    lists = {"states": json.dumps(asked.states), "job_ids": json.dumps([*map(escaped, asked.job_ids)])}
     rows = con.execute(
         # CROSS: SQLite starts from the few held records.
         "SELECT RecordID, JobID, EndTime, State, Doubts, Since, Decided, DecidedBy FROM RecordHolds"
-        f" CROSS JOIN AAR USING (RecordID) WHERE {' AND '.join(chosen) or '1'} ORDER BY EndTime, RecordID",
-        values,
+        " CROSS JOIN AAR USING (RecordID) WHERE (:states = '[]' OR State IN (SELECT value FROM json_each(:states)))"
+        " AND (:reason IS NULL OR instr(' ' || Reasons || ' ', ' ' || :reason || ' '))"
+        " AND (:ended_from IS NULL OR EndTime >= :ended_from) AND (:ended_before IS NULL OR EndTime < :ended_before)"
+        " AND (:job_ids = '[]' OR JobID IN (SELECT value FROM json_each(:job_ids))) ORDER BY EndTime, RecordID",
+        asked._asdict() | lists,
     )
     for record_id, job_id, end_time, state, lines, *when in rows:
         yield ImplausibleRecord(record_id, unescaped(job_id), end_time, state, holds.parsed_values(lines), *when)
@@ -172,17 +166,14 @@ def why_not(one: ImplausibleRecord, state: str) -> str | None:
     if state != AS_REPORTED:
         return None
     for reason, field, bound, reported in one.values:
-        if reason == states.OUT_OF_RANGE and not _may_be_sent(field, bound, reported):
+        text = str(reported)
+        # Sums may include a CPU time that is too large for a record, if the job's cores allow it.
+        may_be_sent = field == "cpu_s" and bound is not None and text.isdecimal() and int(text) <= bound
+        if reason == states.OUT_OF_RANGE and not may_be_sent:
             return f"{field} {reported} does not fit into the columns of receivers: decide unknown, bound or excluded"
         if reason == states.END_IMPOSSIBLE:
             return f"end_time {reported} belongs to no month: only excluded is possible until the record is corrected"
     return None
-
-
-def _may_be_sent(field: str, bound: int | None, reported: object) -> bool:
-    """Whether sums may include a value that is too large for a record: a CPU time that the job's cores allow."""
-    text = str(reported)
-    return field == "cpu_s" and bound is not None and text.isdecimal() and int(text) <= bound
 
 
 def decide(con: Connection, here: Places, records: Sequence[ImplausibleRecord], state: str, by: str) -> int:
@@ -269,13 +260,11 @@ def settle(con: Connection, here: Places) -> None:
     if known == choice and (last or 0) <= first:
         return
     record_ids = [record_id for (record_id,) in con.execute(_FOUND, (first, last))]
+    apply = hold_unmeasured if choice == WAIT else _derive
     for start in range(0, len(record_ids), _SLICE):
         with writing(con, here):
             for record_id in record_ids[start : start + _SLICE]:
-                if choice == WAIT:
-                    hold_unmeasured(con, record_id)
-                else:
-                    _derive(con, record_id)
+                apply(con, record_id)
     with writing(con, here):
         note(con, _APPLIED, f"{choice} {max(last or 0, first)}")
 

@@ -142,8 +142,7 @@ def hold(
         return
     decided: tuple[Any, ...] = (None, None)
     if row[0] == lines:
-        state, *decided_by = row[1:4]
-        decided = tuple(decided_by)
+        state, decided = row[1], row[2:4]
     values = _overriding(found, cpu, state)
     if row != (lines, state, *decided, *values):
         con.execute(_UPDATE, (_reasons(found), lines, state, _is_held(state), *decided, *values, record_id))
@@ -196,10 +195,8 @@ def _reasons(found: tuple[ImplausibleValue, ...]) -> str:
 
 def _lines(found: tuple[ImplausibleValue, ...]) -> str:
     return "\n".join(
-        [
-            f"{reason}\t{field}\t{'' if bound is None else bound}\t{_shown(reported)}"
-            for reason, field, bound, reported in found
-        ]
+        f"{reason}\t{field}\t{'' if bound is None else bound}\t{_shown(reported)}"
+        for reason, field, bound, reported in found
     )
 
 
