@@ -17,7 +17,7 @@ from arcacct.database.connection import Connection
 from arcacct.database.incarnation import highest_seq
 from arcacct.export.dataset import Partition, columns
 from arcacct.records import slurm_formats
-from arcacct.records.pseudonyms import Names, fqan_without_names, is_kept_attribute
+from arcacct.records.pseudonyms import KEPT_ATTRIBUTES, Names, fqan_without_names
 from arcacct.records.reader import LAST_SECOND, decoded, one_state, plain_text, unescaped
 from arcacct.records.states import TRANSFER_KINDS
 from arcacct.secrecy import without_credentials
@@ -394,7 +394,7 @@ class Concealer:
 
     def _attribute(self, record_id: int, kind: str, name: str, value: Any) -> Values:
         if kind == "token":
-            value = self._fqan(value) if is_kept_attribute(name) else self._of(value)
+            value = self._fqan(value) if name in KEPT_ATTRIBUTES else self._of(value)
         elif kind == "info" and name == "localuser":
             value = self._account(value)
         elif kind == "info" and name in ("jobname", "clienthost"):

@@ -19,7 +19,7 @@ from arcacct.database.durable import transaction
 from arcacct.database.location import PSEUDONYMS
 from arcacct.database.schema import note, noted
 from arcacct.records import retention, usage
-from arcacct.records.pseudonyms import GLOB, PSEUDONYM, Names, fqan_without_names, is_kept_attribute, site_names
+from arcacct.records.pseudonyms import GLOB, KEPT_ATTRIBUTES, PSEUDONYM, Names, fqan_without_names, site_names
 from arcacct.records.reader import unescaped
 from arcacct.records.recorder import escaped, name_id
 from arcacct.records.retention import Alone, PruneOptions
@@ -79,12 +79,9 @@ def plan(con: Connection, publishing: Connection, scope: Scope) -> Plan:
     left["in progress"] = _count(con, unfinished, _asked(scope)) if scope.user_dn is not None else 0
     chosen = " OR ".join(f"EndTime >= {begin} AND EndTime < {end}" for begin, end in map(_bounds, free)) or "0"
     records = f"SELECT RecordID FROM AAR WHERE ({chosen}) AND {_TO_DO}"
-    rows = Counter(
-        {
-            table: _count(con, f"SELECT count(*) FROM {table} WHERE RecordID IN ({records})", _asked(scope))
-            for table in ("AAR", *_CHILDREN)
-        }
-    )
+    rows = Counter[str]()
+    for table in ("AAR", *_CHILDREN):
+        rows[table] = _count(con, f"SELECT count(*) FROM {table} WHERE RecordID IN ({records})", _asked(scope))
     named = f"MonthlyUsage JOIN Users ON Users.ID = UserID WHERE Month IN ({_listed(free)}) AND {_IS_ASKED}"
     rows["MonthlyUsage"] = _count(con, f"SELECT count(*) FROM {named}", _asked(scope))
     rows["SentSummaries"] = len(_sum_keys(publishing, scope, free))
@@ -255,16 +252,14 @@ def _forget_one(con: Connection, names: Names, record_id: int, stored_user: str)
     extra = con.execute(
         "SELECT rowid, InfoKey, InfoValue FROM JobExtraInfo WHERE RecordID = ?", (record_id,)
     ).fetchall()
-    accounts = {
-        part for _row, key, value in extra if key == "localuser" and value for part in str(value).split(":")[:1]
-    }
+    accounts = {str(value).partition(":")[0] for _row, key, value in extra if key == "localuser" and value}
     swap = _Swap(names, {user, stored_user}, accounts)
     for row, key, value in extra:
         _set(con, "JobExtraInfo", "InfoValue", row, value, _of_extra(names, swap, key, value))
     for row, key, value in con.execute(
         "SELECT rowid, AttrKey, AttrValue FROM AuthTokenAttributes WHERE RecordID = ?", (record_id,)
     ).fetchall():
-        kept = is_kept_attribute(key)
+        kept = key in KEPT_ATTRIBUTES
         new = fqan_without_names(names.of, value) if kept else names.of(str(value or ""))
         _set(con, "AuthTokenAttributes", "AttrValue", row, value, swap(new) if kept else new)
     for row, url in con.execute("SELECT rowid, URL FROM DataTransfers WHERE RecordID = ?", (record_id,)).fetchall():
@@ -347,7 +342,9 @@ def _set(con: Connection, table: str, column: str, row: int, old: object, new: o
 def _rename_sums(con: Connection, names: Names, month: int, scope: Scope) -> None:
     """Replace the remaining names in the sums of a month: those of pruned jobs, which have no records."""
     for table, period in (("MonthlyUsage", "Month"), ("UsageBreakdown", "Kind = 1 AND Period")):
-        number, keys = _KEYS_OF_SUMS[table]
+        number = _NUMBERS_OF_SUMS[table]
+        keys = (key for key in usage.KEYS[table] if key not in ("UserID", "FQAN"))
+        same = " AND ".join(f"There.{key} = Here.{key}" for key in keys)
         rows = con.execute(
             f"SELECT {number}, Users.Name, FQAN FROM {table} JOIN Users ON Users.ID = UserID"
             f" WHERE {period} = :month AND Jobs > 0 AND {_IS_ASKED}",
@@ -355,7 +352,6 @@ def _rename_sums(con: Connection, names: Names, month: int, scope: Scope) -> Non
         ).fetchall()
         for cell, user, fqan in rows:
             new = (name_id(con, "Users", names.of(unescaped(user))), fqan_without_names(names.of, fqan))
-            same = " AND ".join(f"There.{key} = Here.{key}" for key in keys)
             there = con.execute(
                 f"SELECT There.{number} FROM {table} AS Here JOIN {table} AS There ON {same}"
                 f" WHERE Here.{number} = ? AND There.UserID = ? AND There.FQAN = ?",
@@ -372,24 +368,15 @@ def _rename_sums(con: Connection, names: Names, month: int, scope: Scope) -> Non
         )
 
 
-_KEYS_OF_SUMS = {
-    "MonthlyUsage": (
-        "CellID",
-        ("Month", "VOID", "EndpointID", "NodeCount", "CPUCount", "Benchmark", "AuthGroups"),
-    ),
-    "UsageBreakdown": (
-        "FinerID",
-        ("Kind", "Period", "VOID", "EndpointID", "QueueID", "StatusID", "Project", "Host", "CPUCount", "Benchmark"),
-    ),
-}
-"""The ID column of a sum, and its key columns in addition to user and FQAN."""
+_NUMBERS_OF_SUMS = {"MonthlyUsage": "CellID", "UsageBreakdown": "FinerID"}
+"""The ID column of a sum."""
 
 
 def _merge(con: Connection, table: str, number: str, cell: int, there: int) -> None:
     """Add a sum to the one that now has the same key, and delete the first."""
-    amounts = ["Jobs", "Wall", "Cpu", "NoWall", "NoCpu", "WallNoCpu"]
-    amounts += ("StageIn", "StageOut") if table == "UsageBreakdown" else ()
-    added = ", ".join(f"{one} = {one} + (SELECT {one} FROM {table} WHERE {number} = :old)" for one in amounts)
+    added = ", ".join(
+        f"{one} = {one} + (SELECT {one} FROM {table} WHERE {number} = :old)" for one in usage.AMOUNTS[table]
+    )
     both = {"old": cell, "new": there}
     con.execute(f"UPDATE {table} SET {added} WHERE {number} = :new", both)
     if table == "MonthlyUsage":

@@ -23,8 +23,11 @@ _KEY_BYTES = 32
 PSEUDONYM = re.compile("pseudonym-[0-9a-f]{20}")
 GLOB = "pseudonym-*"
 """For SQL."""
-_KEPT_ATTRIBUTES = ("mainfqan", "vomsfqan", "iss", "aud", "scope", "wlcg.groups", "wlcg.ver", "groups")
-"""AuthTokenAttributes.AttrKey of claims that name no person; all other claims of a token may name one."""
+KEPT_ATTRIBUTES = ("mainfqan", "vomsfqan", "iss", "aud", "scope", "wlcg.groups", "wlcg.ver", "groups")
+"""
+AuthTokenAttributes.AttrKey of claims that name no person, changed only by `fqan_without_names`; all other claims of a
+token may name one.
+"""
 
 
 class Names:
@@ -68,21 +71,15 @@ def site_names(here: Places) -> Names:
     return Names(key)
 
 
-def is_kept_attribute(key: str) -> bool:
-    """Whether an attribute of a credential is kept, changed only by `fqan_without_names`."""
-    return key in _KEPT_ATTRIBUTES
-
-
 def fqan_without_names(of: Callable[[str], str | None], value: object) -> object:
     """Replace names in a VOMS attribute: a part that is neither group, role nor capability may name a person."""
     if not isinstance(value, str) or not value.startswith("/"):
         return value
-    parts = value.split("/")
-    odd = [("=" in part and part.partition("=")[0] not in ("Role", "Capability")) for part in parts]
-    return "/".join(
-        f"{part.partition('=')[0]}={of(part.partition('=')[2]) or ''}" if is_odd else part
-        for part, is_odd in zip(parts, odd, strict=True)
-    )
+    parts = []
+    for part in value.split("/"):
+        key, equals, name = part.partition("=")
+        parts.append(f"{key}={of(name) or ''}" if equals and key not in ("Role", "Capability") else part)
+    return "/".join(parts)
 
 
 # The records and months with pseudonyms instead of names (`pseudonymise`): they are never sent again, nor changed.

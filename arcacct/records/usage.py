@@ -145,6 +145,9 @@ _OF_RECORD = ("Wall", "Cpu", "NoWall", "NoCpu")
 _USED = f"EndTime, {', '.join(_OF_RECORD)}"
 _AMOUNTS = (*_OF_RECORD, "WallNoCpu")
 """The summed amounts, as columns of JobUsageShares and MonthlyUsage. WallNoCpu: wall time of jobs without CPU time."""
+KEYS = {"MonthlyUsage": _KEY.split(", "), "UsageBreakdown": [*_key(OF_MONTHS)]}
+AMOUNTS = {"MonthlyUsage": ("Jobs", *_AMOUNTS), "UsageBreakdown": ("Jobs", *_FINER_AMOUNTS)}
+"""The key and the summed amounts of these tables, as their columns."""
 
 _ADVANCE = (
     "DELETE FROM Slice",
