@@ -48,9 +48,6 @@ _PUBLISHABLE = (
     " AND max(coalesce(Hold.UsedCPUKernelTime, AAR.UsedCPUKernelTime), 0) = 0)"
 )
 _HOLD = "LEFT JOIN RecordHolds AS Hold ON Hold.RecordID = AAR.RecordID"
-_MOVED = ", ".join(
-    f"CAST({column} AS INTEGER)" for column in ("FileSize", "TransferStart", "TransferEnd", "TransferType")
-)
 # One text for the children of each table: a row for each child would take twice as long. They come in the order of
 # their rows, by the index of RecordID. CAST: a value that another program stored as bytes is a text, too.
 _RECORD = f"""
@@ -62,8 +59,9 @@ _RECORD = f"""
     (SELECT json_group_object(InfoKey, CAST(InfoValue AS TEXT)) FROM JobExtraInfo
       WHERE RecordID = AAR.RecordID AND InfoValue <> ''),
     (SELECT json_group_array(CAST(RTEName AS TEXT)) FROM RunTimeEnvironments WHERE RecordID = AAR.RecordID),
-    (SELECT json_group_array(json_array(CAST(DataTransfers.URL AS TEXT), {_MOVED})) FROM DataTransfers
-      WHERE RecordID = AAR.RecordID),
+    (SELECT json_group_array(json_array(CAST(DataTransfers.URL AS TEXT), CAST(FileSize AS INTEGER),
+      CAST(TransferStart AS INTEGER), CAST(TransferEnd AS INTEGER), CAST(TransferType AS INTEGER)))
+      FROM DataTransfers WHERE RecordID = AAR.RecordID),
     (SELECT json_group_object(EventKey, ifnull(CAST(strftime('%s', EventTime) AS INTEGER), 0)) FROM JobEvents
       WHERE RecordID = AAR.RecordID AND EventKey IN {PUBLISHED_EVENTS}),
     AuthGroups.Names,
@@ -136,18 +134,23 @@ def logged_among(con: Connection, places: Sequence[int], *, ended_from: int = 0)
     return decoded(con, lambda: _page(con, chosen, places[-1], ended_from))
 
 
-def decoded(con: Connection, read: Callable[[], _T]) -> _T:
-    """Call ``read`` with SQLite's own decoding of texts; if a text cannot be decoded, call it without."""
-    readable, con.text_factory = con.text_factory, str
+def decoded(con: Connection, read: Callable[[], _T], readable: Callable[[bytes], str] | None = None) -> _T:
+    """
+    Call ``read`` with SQLite's own decoding of texts; if a text cannot be decoded, call it with another one.
+
+    ``readable``: that one; ``None``: the connection's.
+    """
+    usual, con.text_factory = con.text_factory, str
     try:
         # SQLite's own decoding is a quarter of the cost of a page; few databases have texts that it cannot read.
         return read()
     except OperationalError as error:
         if "decode" not in str(error):
             raise
+        con.text_factory = readable or usual
+        return read()
     finally:
-        con.text_factory = readable
-    return read()
+        con.text_factory = usual
 
 
 @contextmanager

@@ -8,10 +8,10 @@ from itertools import groupby, islice
 from operator import attrgetter, itemgetter
 from typing import Any, NamedTuple
 
-from arcacct.database.connection import Connection, DataError, OperationalError
+from arcacct.database.connection import Connection, DataError
 from arcacct.database.query import Foreign
 from arcacct.records.model import Job
-from arcacct.records.reader import one_state, transfer_of, unescaped
+from arcacct.records.reader import decoded, one_state, transfer_of, unescaped
 from arcacct.records.recorder import CHILDREN, INFO_KEYS, escaped, event_time
 from arcacct.records.states import TRANSFER_KINDS
 
@@ -134,20 +134,16 @@ def _rows(con: Connection, version: int, condition: str, values: tuple[int | str
         con.more_time()
     try:
         return _read(con, version, condition, values)
-    except (_TooMuch, DataError):
+    except DataError:
         pass
     # A single record may be too large: read the others one by one.
     rows: list[ArexRows] = []
     for (record_id,) in con.execute(f"SELECT AAR.RecordID FROM AAR WHERE {condition}", values).fetchall():
         try:
             rows += _read(con, version, "AAR.RecordID = ?", (record_id,))
-        except (_TooMuch, DataError) as error:
+        except DataError as error:
             rows.append(unusable(record_id, f"it is too large: {error}"))
     return rows
-
-
-class _TooMuch(Exception):
-    """The records exceed the limits of a page."""
 
 
 class _Room:
@@ -158,7 +154,7 @@ class _Room:
         self._rows = _PAGE_ROWS
 
     def fetched(self, rows: Iterable[Row]) -> list[Row]:
-        """Return all these rows. Raises _TooMuch if they exceed the room."""
+        """Return all these rows. Raises DataError, as SQLite for a value that is too large, if they exceed the room."""
         taken: list[Row] = []
         coming = iter(rows)
         while some := list(islice(coming, _SOME_ROWS)):
@@ -166,22 +162,13 @@ class _Room:
             self._rows -= len(some)
             self._bytes -= sum(len(value) for row in some for value in row if isinstance(value, str | bytes))
             if self._rows < 0 or self._bytes < 0:
-                raise _TooMuch(f"more than {_PAGE_BYTES // 2**20} MiB or {_PAGE_ROWS} rows")
+                raise DataError(f"more than {_PAGE_BYTES // 2**20} MiB or {_PAGE_ROWS} rows")
         return taken
 
 
 def _read(con: Connection, version: int, condition: str, values: tuple[int | str, ...]) -> list[ArexRows]:
-    try:
-        return _read_texts(con, version, condition, values)
-    except OperationalError as error:
-        if "UTF-8" not in str(error):
-            raise
     # A job name may have invalid bytes: they become \xHH, as in the reading of control files.
-    con.text_factory = _readable
-    try:
-        return _read_texts(con, version, condition, values)
-    finally:
-        con.text_factory = str
+    return decoded(con, lambda: _read_texts(con, version, condition, values), _readable)
 
 
 def _readable(content: bytes) -> str:
@@ -212,9 +199,7 @@ _LARGEST_INTEGER = 2**63 - 1
 
 
 def _numbers(values: tuple[Any, ...]) -> Numbers:
-    if set(map(type, values)) == {int}:
-        return Numbers._make(values)
-    return Numbers._make(map(_integer, values))
+    return Numbers._make(values if set(map(type, values)) == {int} else map(_integer, values))
 
 
 def _integer(value: Any) -> int:
