@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import calendar
 import time
-from collections import Counter
 from collections.abc import Container, Sequence
 from dataclasses import dataclass, fields
 from datetime import datetime
@@ -320,22 +319,18 @@ def _insert(con: Connection, jobs: list[tuple[StateChange, bool]]) -> None:
             _hold(con, record_id, facts, facts.submit_time, used)
         records.append((record_id, escaped(facts.job_id), facts.submit_time, *names[key], *used))
         files.append((record_id, *_identity(facts, settled=settled)))
-        _insert_beside(con, record_id, facts)
+        # Few records have these rows, in arcacct's own tables.
+        if facts.auth_groups:
+            con.execute(_SET_AUTH_GROUPS, (record_id, " ".join(facts.auth_groups)))
+        if facts.notes:
+            _add_notes(con, record_id, facts)
+        if facts.usage is not None and facts.usage.unknown:
+            con.executemany(_SET_UNKNOWN, [(record_id, field) for field in facts.usage.unknown])
     for table, rows in children.items():
         if rows:
             con.executemany(_insert_child(table), rows)
     con.executemany(_INSERT_RECORD, records)
     con.executemany(_REMEMBER, files)
-
-
-def _insert_beside(con: Connection, record_id: int, facts: StateChange) -> None:
-    """Insert the rows that few records have, in arcacct's own tables."""
-    if facts.auth_groups:
-        con.execute(_SET_AUTH_GROUPS, (record_id, " ".join(facts.auth_groups)))
-    if facts.notes:
-        _add_notes(con, record_id, facts)
-    if facts.usage is not None and facts.usage.unknown:
-        con.executemany(_SET_UNKNOWN, [(record_id, field) for field in facts.usage.unknown])
 
 
 def last_record_id(con: Connection) -> int:
@@ -559,8 +554,7 @@ def _keep_known_extra(
 
 def _add_notes(con: Connection, record_id: int, facts: StateChange) -> None:
     """Store notes about values of the files that were left out (`InputLimiter`)."""
-    now = int(time.time())
-    con.executemany(_NOTE, [(record_id, field, note, now) for field, note in facts.notes.items()])
+    con.executemany(_NOTE, [(record_id, *noted, int(time.time())) for noted in facts.notes.items()])
 
 
 def _go_on(con: Connection, known: RecordedJob, facts: StateChange) -> None:
@@ -581,15 +575,18 @@ def set_children(con: Connection, record_id: int, table: str, rows: list[tuple[o
     (v1 has no unique index on them, and each needless write would log the record as changed.)
     """
     names = ", ".join(CHILDREN[table])
-    missing = Counter(rows)
+    missing: dict[tuple[object, ...], int] = {}
+    for row in rows:
+        missing[row] = missing.get(row, 0) + 1
     query = f"SELECT rowid, {names} FROM {table} WHERE RecordID = ? ORDER BY rowid"
     for rowid, *found in con.execute(query, (record_id,)).fetchall():
         key = tuple(found)
-        if missing[key]:
+        if missing.get(key, 0):
             missing[key] -= 1
         else:
             con.execute(f"DELETE FROM {table} WHERE rowid = ?", (rowid,))
-    if lacking := [*missing.elements()]:
+    lacking = [key for key, count in missing.items() for _ in range(count)]
+    if lacking:
         con.executemany(_insert_child(table), [(record_id, *key) for key in lacking])
 
 
