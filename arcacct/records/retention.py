@@ -19,22 +19,15 @@ from arcacct.errors import InputError, SchemaError, StoreBusy
 from arcacct.records import row_mapping, usage
 from arcacct.records.holds import HELD
 from arcacct.records.reader import unescaped
+from arcacct.records.recorder import CHILDREN
 from arcacct.records.row_mapping import ArexRows
 from arcacct.records.states import SQL_FINAL
-from arcacct.records.writer import JobWriter, known_jobs, remove
+from arcacct.records.writer import OF_RECORD, JobWriter, known_jobs, remove
 
-MOVED = (
-    "RecordSources",
-    "FieldSources",
-    "TruncationNotes",
-    "AuthGroups",
-    "PseudonymisedRecords",
-    "RecordHolds",
-    "HoldDecisions",
-)
-"""Tables of arcacct whose rows of a record move with it into the archive, in addition to A-REX's own tables."""
 TELEMETRY = "JobTelemetry"
 """Moves with the record, too; its cluster is stored by name there."""
+MOVED = tuple(one for one in OF_RECORD if one not in (*CHILDREN, "StatusFiles", TELEMETRY, "TelemetryToDivide"))
+"""Tables of arcacct whose rows of a record move with it into the archive, in addition to A-REX's own tables."""
 KEPT = ("JobUsageShares", "GridEngineRecords", "SlurmRuns", "HTCondorJobs", "BatchRuns", "PreviousVersions")
 """Tables that keep their rows of a record: its usage still counts, and its lines must not be imported again."""
 
