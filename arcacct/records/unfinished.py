@@ -57,15 +57,20 @@ def in_progress(con: Connection, origins: Iterable[str]) -> dict[str, InProgress
     in RecordSources.Origin.
     """
     ours = tuple(origins)
+    is_foreign = (
+        "SELECT 1 FROM RecordSources WHERE RecordSources.RecordID = AAR.RecordID"
+        f" AND NOT (Source = 'arex' AND Origin IN ({', '.join('?' * len(ours))}))"
+    )
+    return _jobs(con, f"NOT EXISTS ({is_foreign})", ours)
+
+
+def _jobs(con: Connection, condition: str, values: tuple[str, ...]) -> dict[str, InProgress]:
     rows = con.execute(
-        f"""
-        SELECT JobID, AAR.RecordID, EventNs, {_FINISHED}, State = ?, CASE WHEN Size = {_NO_FILE} THEN MTimeNs END
-          FROM AAR JOIN StatusFiles ON StatusFiles.RecordID = AAR.RecordID
-         WHERE {_IN_PROGRESS}
-           AND NOT EXISTS (SELECT 1 FROM RecordSources WHERE RecordSources.RecordID = AAR.RecordID
-                              AND NOT (Source = 'arex' AND Origin IN ({", ".join("?" * len(ours))})))
-        """,
-        (ON_HOLD, *ours),
+        # CROSS: SQLite starts from the few jobs in progress.
+        f"SELECT JobID, AAR.RecordID, EventNs, {_FINISHED}, State = '{ON_HOLD}',"
+        f" CASE WHEN Size = {_NO_FILE} THEN MTimeNs END FROM AAR"
+        f" CROSS JOIN StatusFiles ON StatusFiles.RecordID = AAR.RecordID WHERE {_IN_PROGRESS} AND {condition}",
+        values,
     )
     return {unescaped(job_id): InProgress(row[0], row[1], row[2], bool(row[3]), row[4]) for job_id, *row in rows}
 
@@ -123,13 +128,7 @@ def _settled(con: Connection, job: InProgress, changed: int) -> bool:
 
 def on_hold(con: Connection) -> dict[str, InProgress]:
     """Return the jobs on hold, by job ID. Fast: reads only jobs in progress."""
-    rows = con.execute(
-        # CROSS: SQLite starts from the few jobs in progress.
-        f"SELECT JobID, AAR.RecordID, EventNs, {_FINISHED} FROM AAR"
-        f" CROSS JOIN StatusFiles ON StatusFiles.RecordID = AAR.RecordID WHERE {_IN_PROGRESS} AND State = ?",
-        (ON_HOLD,),
-    )
-    return {unescaped(job_id): InProgress(row[0], row[1], row[2], on_hold=True, gone_ns=None) for job_id, *row in rows}
+    return _jobs(con, "State = ?", (ON_HOLD,))
 
 
 # Ends of jobs that sweeps found and that neither callouts nor the spool reported.
@@ -177,9 +176,8 @@ def of_last_day(con: Connection, now: int) -> SweepShare:
         " AND NOT EXISTS (SELECT 1 FROM RecordSources WHERE RecordSources.RecordID = AAR.RecordID)",
         (max(first * HOUR_S, created(con)), now),
     ).fetchone()
-    return SweepShare(
-        jobs, min(jobs, sum(count for hour, count in _counts(con).items() if first <= hour <= now // HOUR_S))
-    )
+    swept = sum(count for hour, count in _counts(con).items() if first <= hour <= now // HOUR_S)
+    return SweepShare(jobs, min(jobs, swept))
 
 
 def _counts(con: Connection) -> dict[int, int]:
