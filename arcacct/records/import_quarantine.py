@@ -285,8 +285,7 @@ def listed(con: Connection, source: str | None = None, scope: str | None = None)
     """Return all rows, or those of one source, the oldest first."""
     rows = con.execute(
         f"SELECT {_COLUMNS} FROM ImportQuarantine WHERE (?1 IS NULL OR Source = ?1) AND (?2 IS NULL OR Scope = ?2)"
-        " AND Records > 0"
-        " ORDER BY RejectedID",
+        " AND Records > 0 ORDER BY RejectedID",
         (source, scope),
     )
     return [kept._replace(is_ours=bool(kept.is_ours)) for kept in map(RejectedEntry._make, rows)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, closing, suppress
 from functools import partial
 from itertools import pairwise
@@ -94,8 +94,7 @@ def check(
                     if kind is ACCOUNTING:
                         last_seq = database_incarnation.highest_seq(con)
                     else:
-                        found = audits(opened[0], con)
-                        questions += [_Question(path, text, parts) for text, parts in found.items()]
+                        questions += [_Question(path, text, parts) for text, parts in audits(opened[0], con).items()]
         memory = _Memory(here, files, last_seq, anew=anew)
         is_well = True
         done, parts = 0, sum(len(question.parts) for question in questions)
@@ -129,9 +128,10 @@ def check(
 
 def _questions(path: str, con: Connection, kind: DatabaseKind) -> Iterator[_Question]:
     names = tables(con)
-    yield _Question(path, "pages and indexes (integrity_check)", _parts(pages, con, ("sqlite_schema", *names)))
+    of_pages = {name: partial(pages, con, name) for name in ("sqlite_schema", *names)}
+    yield _Question(path, "pages and indexes (integrity_check)", of_pages)
     yield _Question(path, "use of pages: each once", {"": partial(use_of_pages, con)})
-    yield _Question(path, "references between tables", _parts(references, con, names))
+    yield _Question(path, "references between tables", {name: partial(references, con, name) for name in names})
     yield _Question(path, "schema, compared with a new database", {"": partial(schema, con, kind)})
     if kind is ACCOUNTING:
         (highest,) = con.execute("SELECT ifnull(max(RecordID), 0) FROM AAR").fetchone()
@@ -147,10 +147,6 @@ def _questions(path: str, con: Connection, kind: DatabaseKind) -> Iterator[_Ques
         log = {f"from {low}": partial(_unlogged, con, low, high) for low, high in slices}
         yield _Question(path, "log of finished records", {**log, "numbers": partial(_log, con)})
         yield _Question(path, "usage cells, compared with a recount", {"": partial(usage.differences, con)})
-
-
-def _parts(ask: Callable[[Connection, str], list[str]], con: Connection, names: Iterable[str]) -> dict[str, Ask]:
-    return {name: partial(ask, con, name) for name in names}
 
 
 def _file(path: str, con: Connection, kind: DatabaseKind) -> list[object]:

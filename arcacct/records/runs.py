@@ -230,8 +230,7 @@ class RunTable(Generic[RunT]):
 
     def places(self, con: Connection) -> list[str]:
         """Return the clusters, schedds or servers that have runs."""
-        where = self._only.removesuffix(" AND ") or "1"
-        rows = con.execute(f"SELECT DISTINCT {self._place} FROM {self._name} WHERE {where} ORDER BY 1")
+        rows = con.execute(f"SELECT DISTINCT {self._place} FROM {self._name} WHERE {self._only}1 ORDER BY 1")
         return [row[0] for row in rows]
 
     def waiting(self, con: Connection) -> Iterator[list[JobNumber]]:

@@ -24,7 +24,6 @@ _UNSET_COUNTS = UNSET | {0xFFFE, 0xFFFF}
 """With NO_VAL16 and INFINITE16, only for counts and codes: 65,534 s or KiB is a valid measurement."""
 LATEST_S = 2**34
 """A later time (year 2514) is not a time of a job."""
-_LARGEST_JOB = 2**53
 
 NOT_SAID = frozenset(("", "Unknown", "None", "N/A", "(null)"))
 """Texts that sacct prints for a missing value."""
@@ -171,7 +170,7 @@ def job_number(text: str) -> tuple[int, str]:
     The step is ``batch``, ``extern``, ``0``, ...; empty: the job itself.
     """
     match = _JOB.fullmatch(text)
-    if match is None or not 0 < int(match[1]) < _LARGEST_JOB or int(match[1]) in UNSET:
+    if match is None or not 0 < int(match[1]) < LARGEST or int(match[1]) in UNSET:
         raise ValueError(f"{text[:40]!r} is not a number of a job")
     return int(match[1]), match[2] or ""
 
@@ -206,7 +205,6 @@ def is_secret(delimiter: str) -> bool:
 
 
 _AMOUNT = re.compile(r"([0-9]{1,20}(?:\.[0-9]{0,20})?)([KMGTP]?)i?B?", re.ASCII | re.IGNORECASE)
-_TRES_POWERS = {"": 0, "K": 1, "M": 2, "G": 3, "T": 4, "P": 5}
 
 
 def parse(text: str) -> dict[str, int]:
@@ -222,7 +220,7 @@ def parse(text: str) -> dict[str, int]:
         if not match:
             continue
         number = int(match[1]) if match[1].isdigit() else float(match[1])
-        amount = round(number * 1024 ** _TRES_POWERS[match[2].upper()])
+        amount = round(number * 1024 ** _POWERS[match[2].upper()])
         if number not in UNSET and amount <= LARGEST:
             found[key.strip()] = amount
     return found

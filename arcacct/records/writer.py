@@ -60,7 +60,6 @@ _CHILDREN = {
 }
 """The field of ArexRows, by table. A change of these children changes the record; a change of events does not."""
 _INSERT_EVENT = "INSERT INTO JobEvents (RecordID, EventKey, EventTime) VALUES (?, ?, ?)"
-LRMS_START = "LRMSSTART"
 _ROWS = 32
 """Rows of one INSERT: a statement for each row takes more than twice as long."""
 _RECORD_NAMES = ("LocalJobID", "Interface", "URL", "Queue", "User", "VO", "Status", *NUMBERS.split(", "))
@@ -144,8 +143,7 @@ class JobWriter:
             first = self.insert([stored(job) for job in new], unknown=[_unknown(job) for job in new])
             for record_id, job in enumerate(new, first):
                 record_ids[job.job_id] = record_id
-                labels = _labels(job)
-                if labels:
+                if labels := _labels(job):
                     set_holders(self._con, record_id, labels)
         again = [job for job in jobs if job.job_id in known and known[job.job_id].record_id not in closed]
         merged = [self._merge(known[job.job_id], job) for job in again]
@@ -347,7 +345,7 @@ class JobWriter:
         cores, nodes = known_counts(cores, nodes, self._source, has_nodes=has_nodes)
         is_without_wall = not numbers.wall_s and ("wall_s" in unknown or self._source == AREX)
         if not numbers.submit_time:
-            start = next((_instant(when) for key, when in reversed(job.events) if key == LRMS_START), 0)
+            start = next((_instant(when) for key, when in reversed(job.events) if key == "LRMSSTART"), 0)
         return implausible_values(
             numbers.submit_time,
             numbers.end_time,
@@ -396,10 +394,9 @@ def _with(job: Job, values: Mapping[str, Value]) -> Job:
     fields: dict[str, Any] = {field: value for field, value in values.items() if field in Job._fields}
     if "node_names" in fields:
         fields["node_names"] = tuple(fields["node_names"].split(":"))
-    extra = {key: str(value) for key, value in values.items() if key not in Job._fields}
-    return (
-        job._replace(**fields, extra=tuple({**dict(job.extra), **extra}.items())) if extra else job._replace(**fields)
-    )
+    if extra := {key: str(value) for key, value in values.items() if key not in Job._fields}:
+        fields["extra"] = tuple({**dict(job.extra), **extra}.items())
+    return job._replace(**fields)
 
 
 def _insert_rows(con: Connection, into: str, rows: Sequence[Row]) -> None:
