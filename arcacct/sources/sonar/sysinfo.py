@@ -159,7 +159,7 @@ def slurm_jobs(now: int, window_s: int = WINDOW_S, program: str = "sacct") -> li
     delimiter = new_delimiter()
     arguments = [program, "--allusers", "--duplicates", "--parsable2", f"--delimiter={delimiter}"]
     arguments += [f"--starttime={_local(now - window_s)}", f"--endtime={_local(now)}", f"--format={','.join(COLUMNS)}"]
-    return [slurm_job(row) for row in _with_cpu(_rows(_asked(arguments), delimiter))]
+    return [slurm_job(row) for row in _with_usage(_rows(_asked(arguments), delimiter))]
 
 
 def _local(at: int) -> str:
@@ -204,17 +204,20 @@ def _rows(output: str, delimiter: str) -> Iterator[Row]:
         raise ValueError(f"sacct printed half of a row: {row[:200]!r}")
 
 
-def _with_cpu(rows: Iterable[Row]) -> Iterator[Row]:
+def _with_usage(rows: Iterable[Row]) -> Iterator[Row]:
     """
-    Yield the rows, with CPU time from another column where needed. A job comes before its steps.
+    Yield the rows, with CPU time and memory from another column where needed. A job comes before its steps.
 
     Slurm 25.05 may have 0 in UserCPU and SystemCPU of a job and its steps. Then TRESUsageInTot, which only steps have,
-    has the CPU time.
+    has the CPU time. It also has the memory of all tasks, and MaxRSS that of one.
     """
     for own in _jobs(rows):
         of_steps = 0
         for row in own[1:]:
-            lacking_us = (sampled_use(row[_USAGE])[0] or 0) - _cpu_us(row)
+            sampled_us, sampled_kib = sampled_use(row[_USAGE])
+            if (sampled_kib or 0) > (_told(size, row["MaxRSS"]) or 0):
+                row["MaxRSS"] = f"{sampled_kib}K"
+            lacking_us = (sampled_us or 0) - _cpu_us(row)
             if lacking_us > 0:
                 row["UserCPU"] = _duration((_told(duration_us, row["UserCPU"]) or 0) + lacking_us)
             of_steps += _cpu_us(row)
