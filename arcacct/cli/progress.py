@@ -146,7 +146,7 @@ def print_unmeasured(taken: BatchTaken) -> None:
 def print_unusable(unusable: Mapping[str, int]) -> None:
     """How many jobs were taken without a value that cannot be used, by field."""
     for name, jobs in sorted(unusable.items()):
-        print_line(f"{name} unusable in {count_of(jobs, 'job')}: treated as unknown")
+        print_line(f"{count_of(jobs, 'job')} without {name}: it is unusable or missing, and treated as unknown")
 
 
 def print_counts(*counts: tuple[int, str, str]) -> None:
