@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import groupby
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from arcacct.config.paths import Places
@@ -84,16 +85,24 @@ def values_of(fields: Iterable[Field], said: Callable[[str], Any], unusable: set
 RunT = TypeVar("RunT", bound=tuple[Any, ...])
 
 UNFINISHED, NEVER_STARTED = "unfinished", "never started"
+JobNumber = tuple[Any, ...]
+"""Cluster, schedd or server, and the numbers of a job there."""
 _MOST_SHOWN = 200
 """Characters of a line that is ignored."""
 _MOST_READ = 4 * 1024 * 1024
 """Characters or bytes of runs that are collected for one slice."""
+_MOST_LEFT = 10_000
+"""The most jobs without a run whose end may still be found."""
 
 
 class NoUsage(NamedTuple):
     """Why a run is not accounted, without being an error."""
 
     why: str
+    job: JobNumber | None = None
+    """The job, if it is accounted as soon as any run of it ended ..."""
+    since: int = 0
+    """... at this time or later, UTC seconds."""
 
 
 class Noise(NamedTuple):
@@ -138,10 +147,6 @@ class KeptRun(NamedTuple, Generic[RunT]):
     no: int
     record_id: int | None
     run: RunT
-
-
-JobNumber = tuple[Any, ...]
-"""Cluster, schedd or server, and the numbers of a job there."""
 
 
 class RunTable(Generic[RunT]):
@@ -514,6 +519,7 @@ class RunsImport(BatchImport[JobNumber], Generic[RunT]):
         self.progress_of = source.table.progress
         self.type = source
         self._form = form
+        self._left: dict[JobNumber, NoUsage] = {}
         self.report = RunsReport()
 
     def made(self, con: Connection, policy: BatchPolicy, jobs: Sequence[JobNumber]) -> BatchTaken:
@@ -619,8 +625,35 @@ class RunsImport(BatchImport[JobNumber], Generic[RunT]):
         report.noise += len(noise)
         report.lines += lines - len(noise)
         report.rejected += len(bad) - (lines - len(noise))
-        report.unused.update(one.what.why for one in jobs if isinstance(one.what, NoUsage))
+        for one in (one.what for one in jobs if isinstance(one.what, NoUsage)):
+            report.unused[one.why] += 1
+            if one.job is not None:
+                self._uncount(one.job)
+                self._left[one.job] = one
         report.unusable.update(name for one in good for name in one.unusable)
+        if len(self._left) > _MOST_LEFT:
+            self._find_ends()
+            self._left.clear()
+
+    def finish(self) -> None:
+        """Do what `BatchImport.finish` does, and count no job as left out whose end is known by now."""
+        self._find_ends()
+        super().finish()
+
+    def _find_ends(self) -> None:
+        table, jobs = self.type.table, sorted(self._left)
+        for start in range(0, len(jobs), 500):
+            for place, some in groupby(jobs[start : start + 500], key=lambda job: str(job[0])):
+                for one in table.of_numbers(self._con, place, [tuple(number) for _, *number in some]):
+                    job = (place, *table.number_of(one.run))
+                    if job in self._left and self.type.figures(one.run).end_time >= self._left[job].since:
+                        self._uncount(job)
+
+    def _uncount(self, job: JobNumber) -> None:
+        """Count a job once, by what is known of it last."""
+        if told := self._left.pop(job, None):
+            self.report.jobs -= 1
+            self.report.unused -= Counter((told.why,))
 
     def _cells(self) -> Collection[str]:
         return self.type.table.places(self._con)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from calendar import timegm
 from collections.abc import Iterable, Iterator
 from functools import partial
 
@@ -21,6 +22,7 @@ from arcacct.records.batch_runs import (
 )
 from arcacct.records.batch_systems import PBS
 from arcacct.records.runs import NEVER_STARTED, Field, NoUsage, ParsedRun, values_of
+from arcacct.sources.pbs.record import values_by_key
 
 # One line for each event of a job: ``stamp;type;id;key=value key=value ...``.
 #
@@ -30,61 +32,32 @@ from arcacct.records.runs import NEVER_STARTED, Field, NoUsage, ParsedRun, value
 # The other types are not needed: queues (Q), starts and their phases (S, s, u, c, e), checkpoints (C, T), suspensions
 # (z, r), changes (a), licences (L), provisioning (P, p) and reservations (B, U, Y, K, k, F). (Types by OpenPBS's
 # accounting header and the Torque administrator's guide.)
-#
-# Until 2019 quotes and blanks within values were not escaped, so a job name may look like further keys. Torque and PBS
-# Professional write the users' texts (account, project, name) between the group and the queue, and all measured values
-# after ctime. So the part before the last ctime is searched only for texts.
 
 
-_LINE = re.compile(r"\d{2}/\d{2}/\d{4} \d{2}:\d{2}:\d{2}(?:\.\d+)?;([A-Za-z]);([^;]*);(.*)", re.ASCII | re.DOTALL)
+_LINE = re.compile(r"(\d{2})/(\d{2})/(\d{4}) \d{2}:\d{2}:\d{2}(?:\.\d+)?;([A-Za-z]);([^;]*);(.*)", re.ASCII | re.DOTALL)
 _ID = re.compile(r"(\d{1,17})(?:\[(\d{1,17})\]|-(\d{1,17}))?(?:\.([A-Za-z0-9][\w.:-]*))?", re.ASCII)
-_KEY = re.compile(r"(?:^| )([A-Za-z_][\w.]*)=", re.ASCII)
 _DURATION = re.compile(r"(?:(\d{1,15}):)?(\d{1,15}):(\d{1,2})(?:\.\d*)?|(\d{1,17})(?:\.\d*)?", re.ASCII)
 _SIZE = re.compile(r"(\d{1,20})([kmgtp]?)([bw])?", re.ASCII | re.IGNORECASE)
 _SLOT = re.compile(r"([^/+\s]{1,255})/(\d{1,9})(?:-(\d{1,9}))?(?:\*(\d{1,9}))?((?:,\d{1,9}(?:-\d{1,9})?)*)", re.ASCII)
-_PPN = re.compile(r"(\d{1,9}|[A-Za-z][^:+]*)((?::[^:+]+)*)", re.ASCII)
-_USERS_TEXTS = ("user", "group", "account", "project", "jobname", "queue")
-"""The keys of texts before ctime, in this order."""
-_TWICE = "\0"
-"""A value that is reported twice with different contents."""
 _MOST_CORES = 2**31
 _LARGEST_SIGNAL = 127
-_DEFAULT_SERVER = "default"
 WHOLE_ARRAY = "of an array as a whole, which uses nothing itself"
 WITHOUT_END = {
-    "D": "deleted by request, without an end in these files",
-    "A": "aborted by the server, without an end in these files",
+    "D": "deleted by request, without a usable end in these files or the database",
+    "A": "aborted by the server, without a usable end in these files or the database",
     "M": "moved to another server",
 }
 """The reason that is counted for a job without an E, by the type of its record."""
-_MOST_WITHOUT_END = 100_000
-"""The most such jobs that wait for their end. Further ones are counted at once."""
+_DAY_S = 86_400
 _NO_PROJECT = "_pbs_project_default"
 
 
-def _needed(text: str | None) -> str:
-    if text is None:
-        raise ValueError("it is missing")
-    if text == _TWICE:
-        raise ValueError("two values: a text of a user may look like it")
-    return text
-
-
-def _needed_time(text: str | None) -> int:
-    return known_time_s(_needed(text))
-
-
 def _text(text: str) -> str | None:
-    if text == _TWICE:
-        raise ValueError("two values")
-    if len(text) > 1 and text[0] == text[-1] and text[0] in "\"'":
-        text = text[1:-1].replace('\\"', '"')
     return text or None
 
 
 def _project(text: str) -> str | None:
-    found = _text(text)
-    return None if found == _NO_PROJECT else found
+    return None if text == _NO_PROJECT else text or None
 
 
 def _seconds(text: str) -> int:
@@ -143,36 +116,43 @@ def _slots(text: str) -> tuple[tuple[str, ...], int]:
     return tuple(nodes), count
 
 
-def _of_nodes(text: str) -> int | None:
-    """Return the cores of a request: ``2:ppn=6+n7:ppn=8``. A node without ``ppn`` has one core."""
+def _of_chunks(text: str, key: str, each: int = 0) -> int | None:
+    """
+    Return the sum of a value over the chunks of a request, ``2:ppn=6+n7:ppn=8`` or ``2:ncpus=8:ngpus=1``. A chunk
+    without the key has ``each``.
+    """
+    if not each and key not in text:
+        return None
     total = 0
-    for part in text.split("+"):
-        match = _PPN.fullmatch(part)
-        if match is None:
+    for chunk in text.split("+"):
+        parts = chunk.split(":")
+        if not parts[0]:
             raise ValueError(f"{text[:40]!r} are no nodes")
-        ppn = next((one[4:] for one in match[2].split(":") if one.startswith("ppn=")), "1")
-        total += (int(match[1]) if match[1].isdigit() else 1) * whole(ppn)
+        value = next((one.removeprefix(key) for one in parts if one.startswith(key)), None)
+        total += (whole(parts[0]) if parts[0].isdigit() else 1) * (each if value is None else whole(value))
     return _count(str(total))
 
 
 FIELDS = (
-    Field("ctime", _needed_time, "submit_time", is_needed=True, unit="s since 1970"),
-    Field("start", _needed_time, "start_time", is_needed=True, unit="s since 1970"),
-    Field("end", _needed_time, "end_time", is_needed=True, unit="s since 1970"),
+    Field("ctime", known_time_s, "submit_time", is_needed=True, unit="s since 1970"),
+    Field("start", known_time_s, "start_time", is_needed=True, unit="s since 1970"),
+    Field("end", known_time_s, "end_time", is_needed=True, unit="s since 1970"),
     Field("resources_used.walltime", _seconds, "wall_s", unit="s"),
     Field("resources_used.cput", _seconds, "cpu_user_s", unit="s"),
     Field("resources_used.mem", _kib, "memory_kib", unit="KiB"),
     Field("resources_used.vmem", _kib, "virtual_memory_kib", unit="KiB"),
     Field("exec_host", _slots, "slots"),
+    Field("Resource_List.mppwidth", _count, "cores"),
     Field("resources_used.ncpus", _count, "cores"),
     Field("total_execution_slots", _count, "cores"),
     Field("Resource_List.ncpus", _count, "requested_cores"),
-    Field("Resource_List.nodes", _of_nodes, "requested_cores"),
+    Field("Resource_List.nodes", partial(_of_chunks, key="ppn=", each=1), "cores_of_nodes"),
+    Field("resources_used.ngpus", _count, "gpus"),
     Field("Resource_List.ngpus", _count, "gpus"),
+    Field("Resource_List.select", partial(_of_chunks, key="ngpus="), "gpus"),
+    Field("Resource_List.nodes", partial(_of_chunks, key="gpus="), "gpus"),
+    Field("Resource_List.gpus", _count, "gpus"),
     Field("Exit_status", _code, "exit"),
-)
-"""The keys that are read from ctime on."""
-TEXTS = (
     Field("user", _text, "user"),
     Field("group", _text, "group"),
     Field("account", _text, "account"),
@@ -180,64 +160,58 @@ TEXTS = (
     Field("jobname", _text, "name"),
     Field("queue", _text, "queue"),
 )
-"""The keys that are read before ctime."""
 
 
-def run_of(
-    line: str, unusable: set[str], place: str | None = None, waiting: dict[str, str] | None = None
-) -> BatchRun | NoUsage | None:
+def run_of(line: str, unusable: set[str], place: str | None = None) -> BatchRun | NoUsage | None:
     """
     Return the run that a line reports; ``None`` for a record of another kind. ``place`` replaces PBS's name of the
     server.
 
-    ``waiting`` has, by job ID, the reason why a job may have no end, until its end comes. Raises ValueError when the
-    line is not a record, or when a required value is missing.
+    Raises ValueError when the line is not a record, when a required value is missing, or when a text of a user looks
+    like a value of the server.
     """
     match = _LINE.fullmatch(line)
     if match is None:
         raise ValueError("no accounting record: date and time, a letter, an id and keys, with ; between")
-    kind, job_id, message = match.groups()
-    waiting = {} if waiting is None else waiting
+    month, day, year, kind, job_id, message = match.groups()
     if kind in WITHOUT_END and _ID.fullmatch(job_id):
-        if len(waiting) >= _MOST_WITHOUT_END:
-            return NoUsage(WITHOUT_END[kind])
-        waiting.setdefault(job_id, WITHOUT_END[kind])
-    if kind == "E":
-        waiting.pop(job_id, None)
+        # The stamp is in an unknown time zone.
+        since = timegm((int(year), int(month), int(day), 0, 0, 0)) - _DAY_S
+        return NoUsage(WITHOUT_END[kind], _key(job_id, place), since)
     return _ended(kind, job_id, message, unusable, place) if kind in ("E", "R") else None
 
 
 def _ended(kind: str, job_id: str, message: str, unusable: set[str], place: str | None) -> BatchRun | NoUsage | None:
-    at = f" {message}".rfind(" ctime=")
-    if at < 0:
-        if kind == "R":
-            # Torque only reports the attempt.
-            return None
-        raise ValueError("ctime: it is missing")
-    head, tail = message[: max(0, at - 1)], message[at:]
-    said = _keys(tail)
+    said = values_by_key(message, unusable)
     if kind == "R" and ("end" not in said or "start" not in said):
+        # Torque only reports the attempt.
         return None
-    if not said.get("start", "").strip("0"):
-        return NoUsage(NEVER_STARTED)
+    if "ctime" not in said:
+        raise ValueError("ctime: it is missing")
     if "[]" in job_id:
         return NoUsage(WHOLE_ARRAY)
-    number, task, server = _id(job_id)
-    run = values_of(FIELDS, said.get, unusable) | values_of(TEXTS, _texts(head).get, unusable)
+    server, number, task = _key(job_id, place)
+    if not said.get("start", "").strip("0"):
+        return NoUsage(NEVER_STARTED, (server, number, task), LARGEST)
+    run = values_of(FIELDS, said.get, unusable)
     nodes, slots = run.pop("slots", None) or ((), None)
-    requested = run.pop("requested_cores", None)
-    run["cores"] = run.get("cores") or (requested if "exec_vnode" in said else slots) or slots or requested
+    requested = max(run.pop("requested_cores", None) or 0, run.pop("cores_of_nodes", None) or 0)
+    run["cores"] = run.get("cores") or (requested if "exec_vnode" in said else slots) or slots or requested or None
+    if run.get("wall_s") == 0 and run["start_time"] < run["end_time"]:
+        # After a restart of its daemon on the node, PBS reports 0 for any job.
+        run["wall_s"] = None
     if run.get("cpu_user_s") is not None:
         # Both times are reported as one.
         run["cpu_kernel_s"] = 0
     status, signal = _exit(run.pop("exit", None))
     texts = {name: run.get(name) or "" for name in ("user", "group", "account", "project", "name", "queue")}
+    unusable.update(name for name in ("user", "group", "queue") if not texts[name])
     return checked(
         BatchRun(
             **run
             | texts
             | {
-                "place": place or server or _DEFAULT_SERVER,
+                "place": server,
                 "number": number,
                 "task": task,
                 "local_id": job_id,
@@ -250,37 +224,15 @@ def _ended(kind: str, job_id: str, message: str, unusable: set[str], place: str 
     )
 
 
-def _id(text: str) -> tuple[int, int, str]:
-    """Return number, array index and server of ``123.server``, ``123[4].server`` or ``123-4.server`` (old Torque)."""
+def _key(text: str, place: str | None) -> tuple[str, int, int]:
+    """
+    Return server, number and array index of ``123.server``, ``123[4].server`` or ``123-4.server`` (old Torque).
+    ``place`` replaces the server.
+    """
     match = _ID.fullmatch(text)
     if match is None:
         raise ValueError(f"{text[:40]!r} is not an id of a job")
-    return int(match[1]), int(match[2] or match[3] or NO_TASK), match[4] or ""
-
-
-def _keys(text: str) -> dict[str, str]:
-    """Return the values from ctime on. A value that is there twice with different contents is _TWICE."""
-    found: dict[str, str] = {}
-    names = list(_KEY.finditer(text))
-    for place, match in enumerate(names):
-        value = text[match.end() : names[place + 1].start() if place + 1 < len(names) else None].rstrip()
-        found[match[1]] = value if found.get(match[1], value) == value else _TWICE
-    return found
-
-
-def _texts(head: str) -> dict[str, str]:
-    """Return the values before ctime. Users choose the texts between group and queue."""
-    found: dict[str, str] = {}
-    names = [match for match in _KEY.finditer(head) if match[1] in _USERS_TEXTS]
-    queues = [match for match in names if match[1] == "queue"]
-    names = [match for match in names if match[1] != "queue" or match is queues[-1]]
-    for place, match in enumerate(names):
-        value = head[match.end() : names[place + 1].start() if place + 1 < len(names) else None].rstrip()
-        if match[1] not in found:
-            found[match[1]] = value
-        elif match[1] not in ("user", "group"):
-            found[match[1]] = _TWICE
-    return found
+    return place or match[4] or "default", int(match[1]), int(match[2] or match[3] or NO_TASK)
 
 
 def _exit(code: int | None) -> tuple[int | None, int | None]:
@@ -299,16 +251,14 @@ def _exit(code: int | None) -> tuple[int | None, int | None]:
 class PBSSource(LogSource):
     """The source for PBS's accounting logs."""
 
-    fields = (*FIELDS, *TEXTS)
+    fields = FIELDS
     place_option = "server"
     file_help = "an accounting log of PBS (server_priv/accounting/YYYYMMDD)"
     example = "/var/spool/pbs/server_priv/accounting/20261126"
 
     def read(self, chunks: Iterable[bytes], form: LogForm) -> Iterator[ParsedRun]:
-        """Yield each run of a log, then the jobs that were deleted, aborted or moved and have no end in it."""
-        waiting: dict[str, str] = {}
-        yield from log_lines(chunks, partial(run_of, place=form.place, waiting=waiting))
-        yield from (ParsedRun(NoUsage(why), job_id, "", 0) for job_id, why in waiting.items())
+        """Yield each run of a log, and the jobs that were deleted, aborted or moved."""
+        return log_lines(chunks, partial(run_of, place=form.place))
 
 
 SOURCE: LogSource = PBSSource(PBS)

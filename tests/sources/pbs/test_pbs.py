@@ -12,14 +12,13 @@ from slurm_files import arc_job
 from arcacct.export.dataset import Partition
 from arcacct.export.jobs import look, pages
 from arcacct.queries.questions import Selection, measured_parts
-from arcacct.records.batch_runs import BatchRun
-from arcacct.records.runs import NoUsage
 from arcacct.sources.pbs.importer import SOURCE, WITHOUT_END
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+CASES = DATA / "pbs" / "cases"
 TORQUE, PRO = DATA / "pbs" / "torque-20261102", DATA / "pbs" / "pbspro-20261102"
 ENDED = f"ctime={BEGIN} qtime={BEGIN} etime={BEGIN} start={BEGIN + 10} exec_host=n1/0 end={BEGIN + 70} Exit_status=0"
 USED = "resources_used.cput=00:00:50 resources_used.mem=2048kb resources_used.walltime=00:01:00"
@@ -53,8 +52,8 @@ def test_logs_of_torque_and_pbs_professional(host) -> None:
     assert report.unused == {
         "never started": 1,
         "of an array as a whole, which uses nothing itself": 1,
-        "deleted by request, without an end in these files": 1,
-        "aborted by the server, without an end in these files": 1,
+        "deleted by request, without a usable end in these files or the database": 1,
+        "aborted by the server, without a usable end in these files or the database": 1,
     }
     assert host.rows(
         "SELECT local_job_id, status, exit_code, wall_s, cpu_s, core_count, node_count, memory_kib, project"
@@ -98,13 +97,23 @@ def test_a_job_that_was_deleted_while_it_ran_has_an_end(host) -> None:
     assert (report.jobs, report.rejected, report.noise) == (4, 0, 0)
 
 
-def test_deletions_without_end_are_held_up_to_a_bound(monkeypatch) -> None:
-    monkeypatch.setattr("arcacct.sources.pbs.importer._MOST_WITHOUT_END", 3)
-    data = b"".join(other("D", f"{number}.srv") for number in range(1, 9)) + line("2.srv")
-    found = [one.what for one in SOURCE.read([data], SOURCE.form)]
+def test_an_end_in_the_log_of_the_next_day_is_found(host) -> None:
+    """Also one that was imported before, but none of an earlier job of the same number."""
+    one, other_day = CASES / "p37" / "20261101", CASES / "p37" / "20261102"
 
-    assert found.count(NoUsage(WITHOUT_END["D"])) == 7
-    assert sum(isinstance(one, BatchRun) for one in found) == 1
+    assert (host.take(one, other_day).unused, host.take(one).unused) == ({}, {})
+    assert host.take(one).jobs == 0
+    later = one.read_bytes().replace(b"11/01/2026", b"11/08/2026")
+    assert host.take(later).unused == {WITHOUT_END["D"]: 1}
+
+
+def test_ends_are_found_however_many_jobs_were_deleted(host, monkeypatch) -> None:
+    monkeypatch.setattr("arcacct.records.runs._MOST_LEFT", 3)
+    deleted = [other("D", f"{number}.srv") for number in range(1, 9)]
+    report = host.take(line("2.srv"), *deleted[:7], line("8.srv"), deleted[7])
+
+    assert report.unused == {WITHOUT_END["D"]: 6}
+    assert (report.jobs, report.taken.added) == (8, 2)
 
 
 def test_a_last_line_without_a_line_end_is_left_and_said(host) -> None:
@@ -152,7 +161,7 @@ def test_once_more_and_in_any_order_changes_nothing(host, tmp_path) -> None:
         ({"exec_host": "n1/0-5"}, "cores", 6),
         ({"exec_host": "n1/0-1,7+n2/3"}, "cores", 4),
         ({"exec_host": "n1/0*4+n2/1*2"}, "cores", 6),
-        ({"exec_host": "n1/0*4", "exec_vnode": "(n1:ncpus=8)", "List_ncpus": "8"}, "cores", 8),
+        ({"exec_host": "n1/0*4 exec_vnode=(n1:ncpus=8)", "List_ncpus": "8"}, "cores", 8),
         ({"used_ncpus": "3", "List_ncpus": "8"}, "cores", 3),
         ({"exec_host": "x", "List_nodes": "2:ppn=6"}, "cores", 12),
         ({"exec_host": "x", "List_nodes": "n1:ppn=2+n2:ppn=3:gpus=1+n3"}, "cores", 6),
@@ -162,6 +171,10 @@ def test_once_more_and_in_any_order_changes_nothing(host, tmp_path) -> None:
         ({"used_mem": "3mb"}, "memory_kib", 3072),
         ({"used_mem": "2kw"}, "memory_kib", 16),
         ({"List_ngpus": "2"}, "gpus", 2),
+        ({"used_ngpus": "1", "List_ngpus": "2"}, "gpus", 1),
+        ({"List_select": "2:ncpus=8:ngpus=2+ngpus=1:ncpus=1"}, "gpus", 5),
+        ({"List_gpus": "3"}, "gpus", 3),
+        ({"exec_host": "x", "List_ncpus": "8", "List_nodes": "1"}, "cores", 8),
         ({"Exit_status": "271"}, "exit_signal", 15),
         ({"Exit_status": "-11"}, "exit_status", 1),
         ({"Exit_status": "139"}, "exit_status", 139),
@@ -199,7 +212,7 @@ def test_an_odd_value_costs_itself(host, values, name, field) -> None:
         (line(ctime=""), "ctime: it is missing"),
         (line(end=str(BEGIN)), "it ended 10 s before it started"),
         (line(job_id="?"), "'?' is not an id of a job"),
-        (line(end=f"{BEGIN + 70} end={BEGIN + 99}"), "end: two values: a text of a user may look like it"),
+        (line(end=f"{BEGIN + 70} end={BEGIN + 99}"), "end is at character 119 and 134 behind the job's ID"),
         (
             b"11/02/2026 10:00:00;0008;PBS_Server;Job;1.srv;Job Queued\n",
             "no accounting record: date and time, a letter, an",
@@ -220,6 +233,149 @@ def test_the_name_of_a_job_pretends_nothing() -> None:
     (run,) = runs(SOURCE, line(head=f"user=ada group=g jobname={name} queue=q"))
 
     assert (run.user, run.queue, run.wall_s, run.submit_time, run.end_time) == ("ada", "q", 60, BEGIN, BEGIN + 70)
+
+
+WORKQ = ("ada", "phys", "workq", 1793520100, 1793523700, "n1", 8)
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        *((name, WORKQ) for name in ("p4", "p4b", "p4c", "p4d", "p4e", "p26", "p24", "p9")),
+        *((name, (*WORKQ[:2], "R7", *WORKQ[3:])) for name in ("p25", "p25b")),
+    ],
+)
+def test_a_value_of_the_server_is_read_where_the_server_writes_it(name, expected) -> None:
+    """A text of a user, a reservation, or another order of the keys changes nothing."""
+    (run,) = runs(SOURCE, (CASES / f"{name}.acc").read_bytes())
+
+    assert (run.user, run.group, run.queue, run.start_time, run.end_time, run.node_list, run.cores) == expected
+    assert (run.submit_time, run.wall_s, run.state) == (1793520000, None if name == "p4e" else 3600, "completed")
+
+
+def test_a_text_of_a_user_ends_where_its_quotes_end() -> None:
+    found = runs(SOURCE, (CASES / "p38.acc").read_bytes() + (CASES / "p9.acc").read_bytes())
+
+    assert [(run.account, run.project, run.queue) for run in found] == [
+        ("", "a account=gold", "workq"),
+        ("real", "a account=gold", "workq"),
+        ("x project=gold queue=vip", "", "workq"),
+        ("proj42", "", "workq"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("head", "texts"),
+    [
+        ('gridname="G x" user=ada group=g account="a b" project=p', ("ada", "g", "a b", "p")),
+        ('user=ada group=domain users project="my p" accounting_id="0x1"', ("ada", "domain users", "", "my p")),
+        ('user=ada group="R Users" project=p accounting_id="0x1"', ("ada", "R Users", "", "p")),
+        ('user=ada group=g account="" accounting_id="0x1"', ("ada", "g", "", "")),
+        ("user=ada group=g account=a project=b", ("ada", "g", "a project=b", "")),
+    ],
+)
+def test_the_order_of_the_texts_decides_where_each_ends(head, texts) -> None:
+    (run,) = runs(SOURCE, line(head=f"{head} jobname=j queue=q"))
+
+    assert (run.user, run.group, run.account, run.project, run.name, run.queue) == (*texts, "j", "q")
+
+
+FORGED = f"queue=vip ctime={BEGIN} qtime={BEGIN} etime={BEGIN} start={BEGIN + 9} exec_host=n9/0"
+
+
+@pytest.mark.parametrize(
+    ("content", "key"),
+    [
+        (line(head=f"user=ada group=g jobname=j {FORGED} x=1 queue=q"), "ctime"),
+        (line(exec_host=f'n1/0 Resource_List.software="a {FORGED} b"'), "ctime"),
+        (line(exec_host="n1/0 Resource_List.software=a end=5 Exit_status=0 b"), "end"),
+        (line(used_walltime="60 resources_used.walltime=1"), "resources_used.walltime"),
+        (line(head='user=ada group=g account="a" project=x" project=p jobname=j queue=q'), "project"),
+        (line(head="user=ada group=g account=a jobname=x jobname=j queue=q"), "jobname"),
+        (line(head='gridname="a" user=eve group=h" user=ada group=g jobname=j queue=q'), "user"),
+        (line(head='user=ada group=g project="a accounting_id="b" jobname=j queue=q'), "accounting_id"),
+        (line(head="user=ada group=g jobname=j queue=vip resvname=r queue=R7 resvname=s resvID=R7.srv"), "queue"),
+    ],
+)
+def test_a_line_that_can_be_read_in_two_ways_is_rejected(content, key) -> None:
+    """By the key that decides, and its places."""
+    (reason,) = reasons(SOURCE, content)
+
+    text = content.decode().split(";", 3)[3]
+    assert reason.startswith(f"{key} is at character ")
+    assert reason.endswith(" and a user's text may contain it; correct the line, or drop the record")
+    for place in reason.removeprefix(f"{key} is at character ").partition(" behind")[0].split(" and "):
+        assert f" {text}"[int(place) - 1 :].startswith(f" {key}=")
+
+
+def test_a_request_behind_a_text_without_quotes_is_unsure(host) -> None:
+    """It is unknown and counted; a key within quotes is a part of the text."""
+    report = host.take(
+        line("1.srv", exec_host="n1/0 Resource_List.software=a b Resource_List.ngpus=9"),
+        line("2.srv", exec_host='n1/0 Resource_List.ngpus=2 Resource_List.software="a Resource_List.ngpus=9"'),
+        line("3.srv", exec_host="n1/0 Resource_List.a=\" Resource_List.ngpus=2 Resource_List.b='x \" y'"),
+    )
+
+    assert host.rows("SELECT JobNumber, GPUs FROM BatchRuns ORDER BY 1") == [(1, None), (2, 2), (3, None)]
+    assert report.unusable == {"Resource_List.ngpus": 2}
+
+
+@pytest.mark.parametrize(
+    ("place", "key"), [("etime", "Exit_status"), ("queue", "Exit_status"), ("exec_host", "session"), (None, "account")]
+)
+def test_a_fork_may_write_a_key_elsewhere(place, key) -> None:
+    plain = line().decode().replace(" Exit_status=0", "").rstrip("\n").split(" ")
+    value = {"Exit_status": "0", "session": "9", "account": "my proj"}[key]
+    at = len(plain) if place is None else [one.partition("=")[0] for one in plain].index(place) + 1
+    (run,) = runs(SOURCE, (" ".join([*plain[:at], f"{key}={value}", *plain[at:]]) + "\n").encode())
+
+    assert (run.exit_status, run.account) == (0 if key == "Exit_status" else None, "my proj" if place is None else "")
+    assert (run.user, run.queue, run.node_list, run.wall_s, run.end_time) == ("ada", "q", "n1", 60, BEGIN + 70)
+
+
+def test_a_server_value_that_another_writer_leaves_out_is_counted(host) -> None:
+    keys = (CASES / "p24.acc").read_text().strip().split(";", 3)[3].split(" ")
+    without = [one for one in keys if not one.startswith(("user=", "group="))]
+    report = host.take(other("E", "1.srv", " ".join(without)))
+
+    assert report.unusable == {"user": 1, "group": 1}
+    assert host.rows("SELECT UserName, GroupName, QueueName, CPUs FROM BatchRuns") == [("", "", "workq", 8)]
+
+
+@pytest.mark.parametrize(
+    ("name", "key"),
+    [
+        ("x account=gold", "account"),
+        ("x exec_vnode=(n9:ncpus=9)", "exec_vnode"),
+        ("x owner=eve project=gold", "project"),
+        ("x lucky=1", "lucky"),
+        ("x qtime=1", "qtime"),
+    ],
+)
+def test_a_key_in_a_text_is_out_of_order_in_a_sorted_line(name, key) -> None:
+    content = (CASES / "p24.acc").read_text().replace("jobname=sim", f"jobname={name}").encode()
+
+    assert reasons(SOURCE, content)[0].startswith(f"{key} is at character ")
+
+
+@pytest.mark.parametrize(("name", "wall_s"), [("p28", [3600]), ("p35", [3599, 3600])])
+def test_a_wall_time_of_zero_between_other_times_is_by_the_times(host, name, wall_s) -> None:
+    """It is marked as not measured."""
+    host.take(CASES / f"{name}.acc")
+
+    assert [row[0] for row in host.rows("SELECT wall_s FROM v1_jobs ORDER BY job_id")] == wall_s
+    marked = host.rows("SELECT count(*) FROM FieldSources WHERE Field = 'wall_s' AND Source = 'default'")
+    assert marked == [(len(wall_s),)]
+
+
+@pytest.mark.parametrize(
+    ("name", "cores", "gpus"),
+    [("p7", 8, 4), ("p11", 64, None), ("p12", 48, 4), ("p21", 4, None), ("p42", 2, None), ("p22", 2, None)],
+)
+def test_cores_and_gpus_are_those_of_the_request_where_the_server_counts_none(name, cores, gpus) -> None:
+    (run,) = runs(SOURCE, (CASES / f"{name}.acc").read_bytes())
+
+    assert (run.cores, run.gpus) == (cores, gpus)
 
 
 def test_a_last_line_without_its_end_is_left() -> None:
