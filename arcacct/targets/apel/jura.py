@@ -587,7 +587,7 @@ def left(one: TargetPlan) -> dict[str, list[SentSum]]:
     """
     What the receiver has, or may have, under keys that ours do not replace: sums and counts, by the ledger's kind.
 
-    A kind of which nothing is left is not there.
+    A kind without any of them is left out.
     """
     certain = [(summary.key, summary.jobs) for month in one.sums for summary in month.left]
     perhaps = [(key, 1) for month in one.sums for key in month.perhaps]
