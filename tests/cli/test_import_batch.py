@@ -54,6 +54,14 @@ def test_an_import_and_a_comparison(conf, tmp_path, name) -> None:
     assert "1" in arcacct("--config", conf, "import", "rejected", "--source", name, "--format", "csv").stdout
 
 
+def test_an_import_of_pbs_says_which_values_of_the_server_are_missing(conf, tmp_path) -> None:
+    line = (DATA / "pbs" / "cases" / "p24.acc").read_text()
+    log = tmp_path / "20261101"
+    log.write_text(line.replace(" user=ada", ""))
+
+    assert "1 job without user: it is unusable or missing" in arcacct("--config", conf, "import", "pbs", log).stdout
+
+
 def test_a_name_that_is_none(conf) -> None:
     done = arcacct("--config", conf, "import", "lsf", "--cluster", "a b", LOGS["lsf"])
 
