@@ -30,7 +30,7 @@ _OWNER = re.compile(
     r"(?= (?:account|project|accounting_id|jobname)=|$)",
     re.DOTALL,
 )
-_PROJECT = re.compile(r"""("[^"]* [^"]*"|[^ "][^ ]*|) accounting_id="[^"]*\"""")
+_PROJECT = re.compile(r"""("[^" ]* [^"]*"|[^ "][^ ]*|) accounting_id="[^"]*\"""")
 _REQUEST = re.compile(r""" (Resource_List\.[^ =]+)=((?!["'])[^ ]*|"[^" ]* [^"]*(?<!=)"|'[^' ]* [^']*(?<!=)')(?![^ ])""")
 _USED = re.compile(
     r" (resources_used\.(?:walltime|cput|mem|vmem|ncpus|ngpus)|Resource_List\.[^ =]+|Exit_status)=([^ ]*)"

@@ -294,6 +294,7 @@ FORGED = f"queue=vip ctime={BEGIN} qtime={BEGIN} etime={BEGIN} start={BEGIN + 9}
         (line(head="user=ada group=g account=a jobname=x jobname=j queue=q"), "jobname"),
         (line(head='gridname="a" user=eve group=h" user=ada group=g jobname=j queue=q'), "user"),
         (line(head='user=ada group=g project="a accounting_id="b" jobname=j queue=q'), "accounting_id"),
+        (line(head=f'user=ada group=g project="{"a " * 250_000} accounting_id="b jobname=j queue=q'), "accounting_id"),
         (line(head="user=ada group=g jobname=j queue=vip resvname=r queue=R7 resvname=s resvID=R7.srv"), "queue"),
     ],
 )
