@@ -149,7 +149,7 @@ def print_report(source: SourceType[Any], report: RunsReport) -> None:
     print_counts(
         (report.rejected, "job", " not usable; all others are imported"),
         (report.lines, "line", " not usable, without a job's own values; see `arcacct import rejected`"),
-        (report.noise, "line", " ignored: blank, no record, or not complete"),
+        (report.noise, "line", " ignored: blank, no record, or without a line end"),
         (report.failed_jobs, "job", " not rebuilt from the stored runs: see the reasons above"),
         (report.more_conflicts, "further value", f" with different values in A-REX and {source.system.title}"),
         *others,

@@ -256,7 +256,7 @@ def log_lines(
         text = line.text.decode("utf-8", "backslashreplace").rstrip("\r").replace("\0", "\\x00")
         if not line.is_complete:
             if text.replace("\\x00", "").strip():
-                what = Noise(text, line.number, "is not complete: left for the next import")
+                what = Noise(text, line.number, "has no line end: left for the next import")
                 yield ParsedRun(what, where, text[:_MOST_SHOWN], line.length, is_line=True)
             continue
         if not text.strip() or text.startswith("#"):
