@@ -11,9 +11,11 @@ from arcacct.records.states import (
     AWAITED,
     FINAL,
     NOT_MEASURED,
+    OF_AREX,
     UNKNOWN,
     ImplausibleValue,
     implausible_values,
+    known_counts,
     overrides,
 )
 
@@ -47,8 +49,6 @@ _HAS_NO_WALL = (
     "EXISTS (SELECT 1 FROM FieldSources AS Marked WHERE Marked.RecordID = AAR.RecordID"
     f" AND Field = 'wall_s' AND Marked.Source = '{UNKNOWN}')"
 )
-OF_AREX = (None, "arc", "arex")
-"""RecordSources.Source of A-REX's records: no source, or its own database (in which 0 also means unknown)."""
 VALUES = f"""
     AAR.RecordID, Status.Name, SubmitTime, EndTime,
     CASE WHEN UsedWalltime = 0 AND (RecordSources.Source IS '{OF_AREX[-1]}' OR {_HAS_NO_WALL})
@@ -77,18 +77,6 @@ FROM = """
     FROM AAR JOIN Status ON Status.ID = +StatusID LEFT JOIN RecordSources ON RecordSources.RecordID = AAR.RecordID
 """
 """The columns and tables that `judged` needs."""
-
-
-def known_counts(cores: Any, nodes: Any, source: str | None, *, has_nodes: bool) -> tuple[Any, Any]:
-    """
-    Return cores and nodes of a record; 0: unknown.
-
-    One node without a name is an unknown number. A-REX counts the cores from .diag. From other sources, one core
-    without a named node means an unknown number.
-    """
-    if has_nodes:
-        return cores, nodes
-    return 0 if cores == 1 and source not in OF_AREX else cores, 0 if nodes == 1 else nodes
 
 
 def judged(row: Sequence[Any]) -> tuple[ImplausibleValue, ...]:

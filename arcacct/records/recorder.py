@@ -24,6 +24,7 @@ from arcacct.records.states import (
     StatusFile,
     Usage,
     implausible_values,
+    known_counts,
     status_of_end,
 )
 
@@ -480,7 +481,7 @@ def _hold(
     _local_job_id, end, _exit_code, nodes, cores, _memory, _virtual, wall_s, user_s, kernel_s = used[:10]
     start = 0 if submit_time else dict(facts.events).get("LRMSSTART", 0)
     benchmark = facts.extra.get("benchmark")
-    cores, nodes = holds.known_counts(cores, nodes, None, has_nodes="nodenames" in facts.extra)
+    cores, nodes = known_counts(cores, nodes, None, has_nodes="nodenames" in facts.extra)
     if not wall_s and facts.usage is not None and "wall_s" in facts.usage.unknown:
         wall_s = None
     found = implausible_values(submit_time, end, wall_s, user_s, kernel_s, cores, nodes, benchmark, start)

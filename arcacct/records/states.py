@@ -229,9 +229,23 @@ BOUNDS = {
 }
 """The bound and its source, by reason."""
 
+OF_AREX = (None, "arc", "arex")
+"""RecordSources.Source of A-REX's records: no source, or its own database (in which 0 also means unknown)."""
 ImplausibleValue = tuple[str, str, int | None, object]
 """Reason, field of v1_jobs, the bound that can replace the value (``None``: no bound), and the reported value."""
 AWAITED: ImplausibleValue = (NOT_MEASURED, "wall_s", None, "unknown")
+
+
+def known_counts(cores: Any, nodes: Any, source: str | None, *, has_nodes: bool) -> tuple[Any, Any]:
+    """
+    Return cores and nodes of a record; 0: unknown.
+
+    One node without a name is an unknown number. A-REX counts the cores from .diag. From other sources, one core
+    without a named node means an unknown number.
+    """
+    if has_nodes:
+        return cores, nodes
+    return 0 if cores == 1 and source not in OF_AREX else cores, 0 if nodes == 1 else nodes
 
 
 def implausible_values(

@@ -21,7 +21,7 @@ from arcacct.records.enrichment import (
     set_holders,
     unmeasured,
 )
-from arcacct.records.holds import hold, judge, known_counts, unhold
+from arcacct.records.holds import hold, judge, unhold
 from arcacct.records.model import Job
 from arcacct.records.pseudonyms import pseudonymised
 from arcacct.records.reader import unescaped
@@ -44,6 +44,7 @@ from arcacct.records.states import (
     UNKNOWN,
     ImplausibleValue,
     implausible_values,
+    known_counts,
 )
 
 _AAR_COLUMNS = f"JobID, LocalJobID, EndpointID, QueueID, UserID, VOID, StatusID, {NUMBERS}"
