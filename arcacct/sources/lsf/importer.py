@@ -280,15 +280,19 @@ def _exit(code: int | None) -> tuple[int | None, int | None]:
     return (None, code & 127) if code & 127 else (code >> 8 & 255, None)
 
 
-def _records(lines: Iterable[LogLine]) -> Iterator[LogLine]:
-    """Yield each record. One whose quotes never close ends where another one begins."""
+def _records(lines: Iterable[LogLine], *, is_growing: bool = False) -> Iterator[LogLine]:
+    """
+    Yield each record. One whose quotes never close ends where another one begins, or with a log that is not growing.
+    """
     parts: list[bytes] = []
     number = length = 0
+    is_whole = True
     for line in lines:
         if parts and _HEAD.match(line.text):
             yield LogLine(number, b"\n".join(parts), length)
             parts = []
         is_odd = line.text.count(b'"') % 2
+        is_whole = line.is_complete
         if not parts:
             if not is_odd:
                 yield line
@@ -301,7 +305,9 @@ def _records(lines: Iterable[LogLine]) -> Iterator[LogLine]:
             yield LogLine(number, b"\n".join(parts), length, line.is_complete)
             parts = []
     if parts:
-        yield LogLine(number, b"\n".join(parts), length, is_complete=length > LONGEST_LINE)
+        yield LogLine(
+            number, b"\n".join(parts), length, is_complete=length > LONGEST_LINE or (is_whole and not is_growing)
+        )
 
 
 class LSFSource(LogSource):
@@ -318,7 +324,7 @@ class LSFSource(LogSource):
 
     def complete(self, lines: Sequence[bytes]) -> int:
         """Return how many lines there are up to the end of the last complete record."""
-        *_, last = _records(lines_of(lines))
+        *_, last = _records(lines_of(lines), is_growing=True)
         return len(lines) if last.is_complete else last.number - 1
 
 
