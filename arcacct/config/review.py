@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import re
-import subprocess
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
@@ -286,6 +285,8 @@ def release(conf: Conf) -> Release:
     directory arc.conf.d tells, which the packages of ARC 7 make. The program lies below ARC_LOCATION, or /usr, as for
     A-REX's own start.
     """
+    import subprocess  # noqa: PLC0415  slow to import, of every publish
+
     program = os.path.join(os.environ.get("ARC_LOCATION") or "/usr", "sbin", "arched")
     try:
         done = subprocess.run(

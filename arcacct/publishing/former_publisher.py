@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
-import tempfile
 import time
 from collections.abc import Iterable, Mapping
 from contextlib import closing
@@ -86,6 +84,9 @@ def marks(path: str) -> dict[str, Mark]:
     """
     if not os.path.lexists(path):
         return {}
+    import shutil  # noqa: PLC0415  slow to import, of every publish
+    import tempfile  # noqa: PLC0415
+
     with tempfile.TemporaryDirectory(prefix="arcacct-") as folder:
         copy = os.path.join(folder, "publishing.db")
         try:
