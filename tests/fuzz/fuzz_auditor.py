@@ -79,7 +79,7 @@ def _spelt_otherwise(chance: random.Random) -> dict[str, Any]:
 
 def tried(files: dict[str, bytes], work: pathlib.Path) -> None:
     body = files["body"]
-    says, context = receiver()
+    says, context, _signer = receiver()
     said = ((b"500 Error", b"RECORD_EXISTS"), (b"200 OK", body), (b"200 OK", b""))
     says.answers = [
         b"HTTP/1.1 %s\r\n%sContent-Length: %d\r\n\r\n%s" % (status, GIVEN_MARK, len(text), text)
