@@ -165,7 +165,7 @@ def _complete(name: str, before: dict[str, tuple[Any, ...]], sent: int, told: st
         for status, wall, cpu, end in before.values()
         if not isinstance(end, int | float) or end >= SINCE_S
     )
-    counts = re.findall(r"(\d+) records? (?:quarantined|of the future|held|on hold)", told)
+    counts = re.findall(r"(\d+) records? (?:quarantined|in the future|held|on hold)", told)
     # A job with a wild duration counts in the sums, as none, and is set aside all the same.
     assert sent <= publishable <= sent + sum(map(int, counts)), f"{name}: {sent} of {publishable} jobs\n{told}"
 
