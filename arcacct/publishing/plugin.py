@@ -166,10 +166,13 @@ def _retry_after_s(headers: Mapping[str, str]) -> int | None:
 
 def header_time(headers: Mapping[str, str], name: str) -> int | None:
     """Return the date in a header, in UTC seconds; ``None`` if there is no valid one."""
-    import email.utils  # noqa: PLC0415  few answers need it
+    import calendar  # noqa: PLC0415  few answers need it
+    import email.utils  # noqa: PLC0415
 
     try:
-        return int(email.utils.parsedate_to_datetime(_header(headers, name)[:_LONGEST_DATE]).timestamp())
+        date = email.utils.parsedate_to_datetime(_header(headers, name)[:_LONGEST_DATE])
+        # The zone -0000 is UTC, too (RFC 5322, 3.3).
+        return calendar.timegm(date.utctimetuple())
     except (TypeError, ValueError, OverflowError, LookupError):
         # Python's parser accepts numbers that are in no valid date.
         return None
