@@ -182,15 +182,16 @@ def test_a_change_of_family_counts_nothing_twice(places, family, history) -> Non
 
 
 HOSTILE = st.builds(
-    lambda number, end, benchmark, nodes, cores, hosts: Job(
-        f"j{number}", end + number, 7, 6, benchmark=benchmark, nodes=nodes, cores=cores, hosts=hosts
+    lambda number, end, benchmark, counts, hosts: Job(
+        f"j{number}", end + number, 7, 6, benchmark=benchmark, nodes=counts[0], cores=counts[1], hosts=hosts
     ),
     NUMBERS,
     ENDS,
     st.sampled_from(["HEPSPEC:10.0", "hs06:10", "HEPSPEC:abc", "XYZ:3", "HEPSPEC:1000", "-", "", "10", "HEPSPEC:1.0"])
     | st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=9),
-    st.sampled_from([1, 2, 0, 2**15, 200_000]),
-    st.sampled_from([1, 8, 0, 2**15, 10_000_000]),
+    # Nodes and cores: at most 8192 cores a node can be true.
+    st.tuples(st.sampled_from([1, 2, 0, 2**15, 200_000]), st.sampled_from([1, 8, 0, 2**13]))
+    | st.tuples(st.sampled_from([0, 2**15, 200_000]), st.sampled_from([2**15, 10_000_000])),
     st.sampled_from(["", "wn1", "wn1.example.org:wn1.example.org:\x7f", "\n", "h" * 300]),
 )
 
