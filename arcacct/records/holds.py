@@ -45,20 +45,25 @@ _UPDATE = (
     f"UPDATE RecordHolds SET (Reasons, Doubts, State, IsHeld, Decided, DecidedBy, {_OVERRIDES})"
     f" = (?, ?, ?, ?, ?, ?{', ?' * len(_COLUMNS)}) WHERE RecordID = ?"
 )
-_HAS_NO_WALL = (
-    "EXISTS (SELECT 1 FROM FieldSources AS Marked WHERE Marked.RecordID = AAR.RecordID"
-    f" AND Field = 'wall_s' AND Marked.Source = '{UNKNOWN}')"
-)
+
+
+def _is_marked(field: str, *sources: str) -> str:
+    """Return the SQL of whether a value of a record has one of these sources."""
+    names = ", ".join(f"'{source}'" for source in sources)
+    return (
+        "EXISTS (SELECT 1 FROM FieldSources AS Marked WHERE Marked.RecordID = AAR.RecordID"
+        f" AND Field = '{field}' AND Marked.Source IN ({names}))"
+    )
+
+
+_HAS_NO_WALL = _is_marked("wall_s", UNKNOWN)
 VALUES = f"""
     AAR.RecordID, Status.Name, SubmitTime, EndTime,
     CASE WHEN UsedWalltime = 0 AND (RecordSources.Source IS '{OF_AREX[-1]}' OR {_HAS_NO_WALL})
          THEN NULL ELSE UsedWalltime END,
     UsedCPUUserTime, UsedCPUKernelTime,
-    CASE WHEN EXISTS (SELECT 1 FROM FieldSources AS Marked WHERE Marked.RecordID = AAR.RecordID
-                         AND Field = 'core_count' AND Marked.Source = 'unknown') THEN 0 ELSE AAR.CPUCount END,
-    CASE WHEN EXISTS (SELECT 1 FROM FieldSources AS Marked WHERE Marked.RecordID = AAR.RecordID
-                         AND Field = 'node_count' AND Marked.Source IN ('unknown', 'default'))
-         THEN 0 ELSE AAR.NodeCount END, RecordSources.Source,
+    CASE WHEN {_is_marked("core_count", UNKNOWN)} THEN 0 ELSE AAR.CPUCount END,
+    CASE WHEN {_is_marked("node_count", UNKNOWN, "default")} THEN 0 ELSE AAR.NodeCount END, RecordSources.Source,
     (SELECT InfoValue FROM JobExtraInfo AS Extra WHERE Extra.RecordID = AAR.RecordID AND +InfoKey = 'benchmark'
       ORDER BY Extra.rowid LIMIT 1),
     EXISTS (SELECT 1 FROM JobExtraInfo AS Extra WHERE Extra.RecordID = AAR.RecordID
