@@ -141,6 +141,11 @@ def print_unmeasured(taken: BatchTaken) -> None:
     for what, jobs in (("wall", taken.without_wall), ("CPU", taken.without_cpu)):
         if jobs:
             print_line(f"{count_of(jobs, 'job')} without {what} time: it is unknown, and receivers get 0")
+    if taken.with_part_of_cpu:
+        print_line(
+            f"{count_of(taken.with_part_of_cpu, 'job')} with the CPU time of only some runs: it is a lower bound, and"
+            " receivers get it"
+        )
 
 
 def print_unusable(unusable: Mapping[str, int]) -> None:

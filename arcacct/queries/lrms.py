@@ -24,12 +24,11 @@ class Amounts(NamedTuple):
     jobs: int = 0
     wall_s: int = 0
     core_s: int = 0
-    """Wall time times cores."""
     cpu_s: int = 0
 
     def and_(self, runs: Iterable[Figures], unsaid_s: int = 0) -> Amounts:
         """With one more job, of these runs; CPU time that is not said counts ``unsaid_s``."""
-        told = [(run.wall_s, run.wall_s * run.cores, unsaid_s if run.cpu_s is None else run.cpu_s) for run in runs]
+        told = [(run.wall_s, run.core_s, unsaid_s if run.cpu_s is None else run.cpu_s) for run in runs]
         return Amounts(*map(add, self, (1, *map(sum, zip(*told, strict=True)))))
 
 
@@ -66,6 +65,8 @@ class _Record(NamedTuple):
     is_its: bool
     """Whether it says that it is of this batch system; A-REX's may not say."""
     figures: Figures
+    is_calculated: bool
+    """Whether its wall time is calculated from the core seconds of runs with different cores."""
 
 
 def lrms_month(name: str, figures: Iterable[Figures], con: Connection, lrms: BatchSystem, month: Month) -> LrmsReport:
@@ -105,7 +106,8 @@ def _compared(name: str, pairs: Iterable[tuple[_Record | None, list[Figures]]]) 
         there, here = sums.get(key, (_NOTHING, _NOTHING))
         if runs:
             # What sacct does not say of CPU time is no difference.
-            there = there.and_(runs, sum(one.cpu_s or 0 for one in ours))
+            is_told = any(run.cpu_s is not None for run in runs)
+            there = there.and_(runs, 0 if is_told else sum(one.cpu_s or 0 for one in ours))
         if ours:
             here = here.and_(ours)
         sums[key] = there, here
@@ -122,14 +124,17 @@ def _compared(name: str, pairs: Iterable[tuple[_Record | None, list[Figures]]]) 
 def _records(con: Connection, lrms: BatchSystem, start: int, end: int) -> dict[str, list[_Record]]:
     """The records of a batch system's jobs by its number."""
     found: dict[str, list[_Record]] = {}
+    exact = reader.core_seconds(con)
     for aar in (aar for page in reader.ended_between(con, start, end) for aar in page):
         if not aar.local_job_id or (aar.lrms is not None and aar.lrms.lower() not in lrms.lrms_names):
             continue
         user = (aar.local_user or "").partition(":")[0]
         times = aar.submit_time, aar.end_time, aar.wall_s
         number, place = _number(lrms, aar.local_job_id)
-        figures = Figures(number, aar.project or "", user, *times, aar.core_count, aar.cpu_s, place)
-        record = _Record(aar.job_id, aar.endpoint_url is not None, aar.lrms is not None, figures)
+        core_s = exact.get(aar.record_id, aar.wall_s * aar.core_count)
+        figures = Figures(number, aar.project or "", user, *times, core_s, aar.cpu_s, place)
+        is_arex = aar.endpoint_url is not None
+        record = _Record(aar.job_id, is_arex, aar.lrms is not None, figures, aar.record_id in exact)
         found.setdefault(number, []).append(record)
     return found
 
@@ -166,7 +171,9 @@ def _difference(record: _Record | None, runs: list[Figures]) -> str:
     if not runs:
         return f"wall {record.figures.wall_s} s and CPU {record.figures.cpu_s} s in the database, and not there"
     theirs, ours = _NOTHING.and_(runs), _NOTHING.and_([record.figures])
-    pairs = [("wall", theirs.wall_s, ours.wall_s), ("core seconds", theirs.core_s, ours.core_s)]
+    pairs = [("core seconds", theirs.core_s, ours.core_s)]
+    if not record.is_calculated:
+        pairs.insert(0, ("wall", theirs.wall_s, ours.wall_s))
     if all(run.cpu_s is not None for run in runs):
         pairs.append(("CPU", theirs.cpu_s, ours.cpu_s))
     return "; ".join(

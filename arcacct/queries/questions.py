@@ -287,6 +287,8 @@ class UsagePart(NamedTuple):
     jobs_without_cpu: int = 0
     wall_without_cpu_s: int = 0
     """The clock time of those without a measured CPU time."""
+    core_rest_s: int = 0
+    """Core time less clock time times cores, of jobs whose runs had different cores."""
 
 
 class MeasuredPart(NamedTuple):
@@ -468,17 +470,18 @@ def _parts_of(
     con: Connection, keys: Sequence[str], source: str, where: str, values: Sequence[object]
 ) -> Iterator[UsagePart]:
     raw, group_by = (_RAW_2, _GROUP_BY_2) if schema_version(con) == 2 else (_RAW, _GROUP_BY)
-    no_wall, no_cpu = "0", "0"
+    no_wall, no_cpu, core_rest = "0", "0", "0"
     if is_ours(con):
         raw = _RAW_OURS
-        no_wall, no_cpu = "NoWall", "NoCpu"
+        no_wall, no_cpu, core_rest = "NoWall", "NoCpu", "CoreRest"
     columns = ", ".join(raw[key] for key in keys)
     grouped = ", ".join(group_by.get(key, str(number)) for number, key in enumerate(keys, 1))
     rows = con.execute(
         f"SELECT {columns}{', ' if keys else ''}CPUCount, {raw['benchmark']}, count(*),"
         f" {_measured('UsedWalltime')}, {_measured('UsedCPUUserTime')} + {_measured('UsedCPUKernelTime')},"
         f" sum(StatusID IN (SELECT ID FROM Status WHERE Name = {SQL_FAILED})), sum(StageInVolume), sum(StageOutVolume),"
-        f" sum({no_wall}), sum({no_cpu}), sum(CASE WHEN {no_cpu} THEN {_sound('UsedWalltime')} ELSE 0 END)"
+        f" sum({no_wall}), sum({no_cpu}), sum(CASE WHEN {no_cpu} THEN {_sound('UsedWalltime')} ELSE 0 END),"
+        f" sum({core_rest})"
         f" FROM {source} WHERE {where}"
         f" GROUP BY {grouped}{', ' if grouped else ''}CPUCount, {group_by.get('benchmark', len(keys) + 2)}",
         values,
@@ -719,7 +722,7 @@ def _kept(
         f" ON JobUsageShares.CellID = Cells.CellID AND EndTime >= ? AND EndTime < ?{kept_of_job}"
     )
     volumes = ("Kept.StageIn", "Kept.StageOut") if kept.has_details else ("0", "0")
-    amounts = ("Kept.Wall", "Kept.Cpu", *volumes, "Kept.NoWall", "Kept.NoCpu", "Kept.WallNoCpu")
+    amounts = ("Kept.Wall", "Kept.Cpu", *volumes, "Kept.NoWall", "Kept.NoCpu", "Kept.WallNoCpu", "Kept.CoreRest")
     added = ("1", *(amount.replace("Kept.", "JobUsageShares.") for amount in amounts))
     taken = [f"-{amount}" for amount in added]
     found = _rows_of_kept(

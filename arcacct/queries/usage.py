@@ -162,7 +162,7 @@ class UsageSum:
         if not type(wall_s) is type(cpu_s) is type(core_count) is int:
             # Of a database that somebody else made: SQLite holds anything in a column of numbers.
             wall_s, cpu_s, core_count = whole(wall_s), whole(cpu_s), whole(core_count)
-        core_s = wall_s * core_count
+        core_s = wall_s * core_count + whole(part.core_rest_s)
         self.jobs += part.jobs
         self.wall_s += wall_s
         self.cpu_s += cpu_s

@@ -218,11 +218,24 @@ class Figures(NamedTuple):
     submit_time: int
     end_time: int
     wall_s: int
-    cores: int
+    core_s: int
+    """Core seconds."""
     cpu_s: int | None
     """``None``: not known."""
     place: str = ""
     """The host, for a batch system whose numbers A-REX writes with a host; empty: any host."""
+    is_final: bool = True
+    """False: the batch system says that another run follows."""
+
+
+CORE_SECONDS = "coreseconds"
+"""The key of JobExtraInfo with the core seconds of a job that are not its wall time times its cores."""
+
+
+def core_s(job: Job) -> int:
+    """Return the core seconds of a job; one core if the number is unknown."""
+    told = dict(job.extra).get(CORE_SECONDS)
+    return (job.wall_s or 0) * (job.core_count or 1) if told is None else int(told)
 
 
 def figures(job: Job) -> Figures:
@@ -234,7 +247,7 @@ def figures(job: Job) -> Figures:
         job.submit_time,
         job.end_time,
         job.wall_s or 0,
-        job.core_count or 1,
+        core_s(job),
         None if job.cpu_user_s is None else job.cpu_user_s + (job.cpu_kernel_s or 0),
     )
 

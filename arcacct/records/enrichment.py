@@ -12,7 +12,7 @@ from arcacct.records.holds import judge
 from arcacct.records.reader import unescaped
 from arcacct.records.recorder import INFO_KEYS, escaped, event_time
 from arcacct.records.row_mapping import COLUMNS, INFO_FIELDS, NOTHING_TOLD, NUMBERS, Numbers
-from arcacct.records.states import DERIVED, MEASURED, UNKNOWN
+from arcacct.records.states import DERIVED, MEASURED, OF_RUNS, UNKNOWN
 
 # One table with the sources that may give each value of a job, the strongest first.
 #
@@ -40,6 +40,7 @@ SOURCES = {
     CONFIGURED: "the benchmark of [queue:NAME] of arc.conf",
     DEFAULT: "the benchmark of [lrms] of arc.conf; a count or a wall time that is a guess",
     DERIVED: "a wall time from the start and end of the run in the batch system (`missing_wall_time=lrms`)",
+    OF_RUNS: "calculated from the runs of a job: a wall time from core seconds, or the CPU time of only some runs",
 }
 """Sources of records (column ``source`` of v1_jobs; RecordSources) and of single values (FieldSources)."""
 PROGRAMS = {one.source: one.title for one in BATCH_SYSTEMS.values()}
@@ -70,15 +71,21 @@ PRECEDENCE = (
         " part of the job.",
     ),
     Precedence(
-        ("exit_code", "node_count", "core_count", "virtual_memory_kib", "cpu_user_s", "cpu_kernel_s"),
+        ("exit_code", "node_count", "core_count", "virtual_memory_kib"),
         _RECORDS,
         "ARC would have published A-REX's measured values; the batch system fills in values that A-REX's backend"
         " drops or cannot see. `import NAME --prefer-NAME` reverses the two, like `import slurm --prefer-slurm`.",
     ),
     Precedence(
+        ("cpu_user_s", "cpu_kernel_s"),
+        (*_RECORDS, OF_RUNS),
+        "As the other measured values. If some runs of a job have none, the sum of the others is a lower bound.",
+    ),
+    Precedence(
         ("wall_s",),
-        (*_RECORDS, DERIVED),
-        "As the other measured values. Without a measurement, it may be the time between start and end of the run.",
+        (*_RECORDS, OF_RUNS, DERIVED),
+        "As the other measured values. If the runs of a job had different cores, it is their core seconds divided by"
+        " the largest number of cores. Without a measurement, it may be the time between start and end of the run.",
     ),
     Precedence(
         ("memory_kib",),

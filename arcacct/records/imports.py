@@ -226,7 +226,9 @@ class BatchTaken(NamedTuple):
     without_wall: int = 0
     """Added or changed jobs for which the batch system has no wall time ..."""
     without_cpu: int = 0
-    """... and those for which it has no CPU time."""
+    """... and those for which it has no CPU time ..."""
+    with_part_of_cpu: int = 0
+    """... or that of only some runs."""
 
     def plus(self, other: BatchTaken) -> BatchTaken:
         """Return the sum of both results."""
@@ -296,6 +298,7 @@ def of_written(written: Written) -> BatchTaken:
         changed=written.changed,
         without_wall=written.without_wall,
         without_cpu=written.without_cpu,
+        with_part_of_cpu=written.with_part_of_cpu,
     )
 
 

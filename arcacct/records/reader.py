@@ -584,6 +584,17 @@ def latest_end(con: Connection) -> int | None:
     return int(row[0]) if row and row[0] else None
 
 
+def core_seconds(con: Connection) -> dict[int, int]:
+    """Return, by RecordID, the core seconds of jobs whose runs had different cores, unless an operator decided."""
+    return dict(
+        con.execute(
+            "SELECT RecordID, CAST(InfoValue AS INTEGER) FROM JobExtraInfo AS Extra WHERE InfoKey = 'coreseconds'"
+            " AND NOT EXISTS (SELECT 1 FROM RecordHolds AS Hold WHERE Hold.RecordID = Extra.RecordID"
+            " AND coalesce(Hold.CPUCount, Hold.UsedWalltime) IS NOT NULL)"
+        ).fetchall()
+    )
+
+
 def endpoint_urls(con: Connection) -> list[str]:
     """Return the URL of every endpoint that a job ever had; ``''``: no endpoint."""
     return [url for (url,) in con.execute("SELECT DISTINCT URL FROM Endpoints")]

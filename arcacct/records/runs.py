@@ -33,6 +33,7 @@ from arcacct.records.imports import (
     pages,
 )
 from arcacct.records.model import Job
+from arcacct.records.states import OF_RUNS
 from arcacct.records.writer import JobWriter, remove
 from arcacct.wording import count_of
 
@@ -349,24 +350,52 @@ class SourceType(Generic[RunT]):
 
 
 def together(jobs: Sequence[Job]) -> Job:
-    """Merge the runs of one requeued job, given in order of time, into one job."""
+    """
+    Merge the runs of one job, given in order of time, into one job.
+
+    Core seconds are summed run by run. If the runs had different cores, the job has the largest number of cores and the
+    wall time with about the same core seconds, which never exceeds the sum of its runs; the exact sum is in its
+    CORE_SECONDS. The CPU time is that of the runs that have one: a lower bound if a run has none. The number of GPUs is
+    the largest one.
+    """
     last = jobs[-1]
     if len(jobs) == 1:
         return last
+    cores = max((job.core_count or 0 for job in jobs), default=0) or None
+    core_s = sum(map(batch_jobs.core_s, jobs))
+    wall_s = sum(job.wall_s or 0 for job in jobs)
+    sources = dict(last.field_sources)
+    sources |= {name: source for job in jobs for name, source in job.field_sources if name in _SUMS}
+    extra = {key: value for key, value in last.extra if key != batch_jobs.CORE_SECONDS}
+    if core_s != wall_s * (cores or 1):
+        wall_s = round(core_s / (cores or 1))
+        extra[batch_jobs.CORE_SECONDS] = str(core_s)
+        sources["wall_s"] = OF_RUNS
+    for name in _SUMS[1:]:
+        if 0 < [getattr(job, name) for job in jobs].count(None) < len(jobs):
+            sources[name] = OF_RUNS
+    if gpus := max((float(value) for job in jobs for key, value in job.extra if key == "gpus"), default=0):
+        extra["gpus"] = f"{gpus:g}"
     return last._replace(
         submit_time=jobs[0].submit_time,
-        wall_s=sum(job.wall_s or 0 for job in jobs),
-        cpu_user_s=_sum([job.cpu_user_s for job in jobs]),
-        cpu_kernel_s=_sum([job.cpu_kernel_s for job in jobs]),
+        core_count=cores,
+        wall_s=wall_s,
+        cpu_user_s=_sum_of_known([job.cpu_user_s for job in jobs]),
+        cpu_kernel_s=_sum_of_known([job.cpu_kernel_s for job in jobs]),
         memory_kib=max((job.memory_kib or 0 for job in jobs), default=0) or None,
         virtual_memory_kib=max((job.virtual_memory_kib or 0 for job in jobs), default=0) or None,
+        extra=tuple(extra.items()),
         events=tuple(event for job in jobs for event in job.events),
+        field_sources=tuple(sources.items()),
     )
 
 
-def _sum(values: Sequence[int | None]) -> int | None:
-    """Return the sum; ``None`` if any value is unknown, since the sum would be wrong."""
-    return None if None in values else sum(value or 0 for value in values)
+_SUMS = ("wall_s", "cpu_user_s", "cpu_kernel_s")
+
+
+def _sum_of_known(values: Iterable[int | None]) -> int | None:
+    known = [value for value in values if value is not None]
+    return sum(known) if known else None
 
 
 # Write a slice of runs, and the jobs that they change, in one transaction.

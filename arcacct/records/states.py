@@ -18,6 +18,8 @@ UNKNOWN = "unknown"
 """FieldSources.Source of a value that no source reported. A-REX's tables then have 0, one node or one core."""
 DERIVED = "derived"
 """FieldSources.Source of a wall time that was computed from the start and end of the run, not measured."""
+OF_RUNS = "runs"
+"""FieldSources.Source of a wall time calculated from core seconds, and of a CPU time that some runs of a job lack."""
 UNMEASURED = (UNKNOWN, DERIVED)
 """FieldSources.Source of values that a measurement in the job's files replaces."""
 MEASURED = ("wall_s", "cpu_user_s", "cpu_kernel_s")

@@ -59,8 +59,11 @@ _NOW = f"""
       FROM AAR
 """
 """SQL for these columns of each record, as `stats` counts them."""
-_FINER_AMOUNTS = ("Wall", "Cpu", "StageIn", "StageOut", "NoWall", "NoCpu", "WallNoCpu")
-"""The amounts of a job. NoWall, NoCpu: 1 if not measured. WallNoCpu: its wall time if its CPU time is unknown."""
+_FINER_AMOUNTS = ("Wall", "Cpu", "StageIn", "StageOut", "NoWall", "NoCpu", "WallNoCpu", "CoreRest")
+"""
+The amounts of a job. NoWall, NoCpu: 1 if not measured. WallNoCpu: its wall time if its CPU time is unknown. CoreRest:
+its core seconds less wall time times cores.
+"""
 
 
 def _key(kind: BreakdownKind) -> dict[str, str]:
@@ -140,8 +143,11 @@ _AT_ONCE = 1_000
 
 _KEY = "Month, UserID, VOID, FQAN, EndpointID, NodeCount, CPUCount, Benchmark, AuthGroups"
 _SAME_KEY = " AND ".join(f"MonthlyUsage.{column} = Slice.{column}" for column in _KEY.split(", "))
-_OF_RECORD = ("Wall", "Cpu", "NoWall", "NoCpu")
-"""The amounts of a record, as columns of RecordUsage. NoWall, NoCpu: 1 if not measured."""
+_OF_RECORD = ("Wall", "Cpu", "NoWall", "NoCpu", "CoreRest")
+"""
+The amounts of a record, as columns of RecordUsage. NoWall, NoCpu: 1 if not measured. CoreRest: core seconds less wall
+time times cores.
+"""
 _USED = f"EndTime, {', '.join(_OF_RECORD)}"
 _AMOUNTS = (*_OF_RECORD, "WallNoCpu")
 """The summed amounts, as columns of JobUsageShares and MonthlyUsage. WallNoCpu: wall time of jobs without CPU time."""

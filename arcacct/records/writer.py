@@ -40,6 +40,7 @@ from arcacct.records.states import (
     FINAL,
     FQAN_KEYS,
     IN_PROGRESS,
+    OF_RUNS,
     PUBLISHED_EVENTS,
     UNKNOWN,
     ImplausibleValue,
@@ -112,6 +113,8 @@ class Written(NamedTuple):
     without_wall: int = 0
     """Added or changed jobs that ended and for which the source has no wall time; the next: no CPU time."""
     without_cpu: int = 0
+    with_part_of_cpu: int = 0
+    """Those for which it has the CPU time of only some runs."""
 
 
 class JobWriter:
@@ -157,6 +160,7 @@ class JobWriter:
             record_ids,
             sum(job.wall_s is None and job.status in FINAL for job in written),
             sum(job.cpu_user_s is None and job.status in FINAL for job in written),
+            sum(("cpu_user_s", OF_RUNS) in job.field_sources for job in written),
         )
 
     def insert(self, jobs: Sequence[ArexRows], *, unknown: Sequence[Sequence[str]] = ()) -> int:

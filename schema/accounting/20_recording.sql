@@ -188,7 +188,8 @@ CREATE INDEX HoldDecisions_RecordID_IDX ON HoldDecisions (RecordID);
 
 -- The records as they count: without those that are held, and with what was decided. Columns as in AAR;
 -- HoldBenchmark: what counts in the place of the benchmark in JobExtraInfo, if anything does; NoWall, NoCpu: 1 where
--- that time is unknown.
+-- that time is unknown; CoreRest: core s less wall time x cores, of a job whose runs had different cores, else 0.
+--   The plus keeps SQLite off the index of InfoKey.
 CREATE VIEW AccountedAAR AS
 SELECT AAR.RecordID, JobID, LocalJobID, EndpointID, QueueID, UserID, VOID, StatusID, ExitCode, SubmitTime, EndTime,
        CASE WHEN Hold.NodeCount IS NULL THEN AAR.NodeCount ELSE max(Hold.NodeCount, 1) END AS NodeCount,
@@ -201,7 +202,11 @@ SELECT AAR.RecordID, JobID, LocalJobID, EndpointID, QueueID, UserID, VOID, Statu
        EXISTS (SELECT 1 FROM FieldSources WHERE FieldSources.RecordID = AAR.RecordID
                 AND Field = 'wall_s' AND Source = 'unknown') OR Hold.UsedWalltime IS -1 AS NoWall,
        EXISTS (SELECT 1 FROM FieldSources WHERE FieldSources.RecordID = AAR.RecordID
-                AND Field = 'cpu_user_s' AND Source = 'unknown') OR Hold.UsedCPUUserTime IS -1 AS NoCpu
+                AND Field = 'cpu_user_s' AND Source = 'unknown') OR Hold.UsedCPUUserTime IS -1 AS NoCpu,
+       CASE WHEN Hold.CPUCount IS NULL AND Hold.UsedWalltime IS NULL
+            THEN coalesce((SELECT CAST(InfoValue AS INTEGER) - AAR.UsedWalltime * AAR.CPUCount FROM JobExtraInfo AS Extra
+                            WHERE Extra.RecordID = AAR.RecordID AND +InfoKey = 'coreseconds' LIMIT 1), 0)
+            ELSE 0 END AS CoreRest
   FROM AAR
   LEFT JOIN RecordHolds AS Hold ON Hold.RecordID = AAR.RecordID
  WHERE ifnull(Hold.IsHeld, 0) = 0;
@@ -228,7 +233,7 @@ SELECT AAR.RecordID,
        CASE WHEN UsedWalltime BETWEEN 0 AND 9007199254740992 THEN UsedWalltime ELSE 0 END AS Wall,
        CASE WHEN UsedCPUUserTime BETWEEN 0 AND 9007199254740992 THEN UsedCPUUserTime ELSE 0 END
        + CASE WHEN UsedCPUKernelTime BETWEEN 0 AND 9007199254740992 THEN UsedCPUKernelTime ELSE 0 END AS Cpu,
-       NoWall, NoCpu
+       NoWall, NoCpu, CoreRest
   FROM AccountedAAR AS AAR
   JOIN Status ON Status.ID = +StatusID
  WHERE CASE WHEN Status.Name IN ('completed', 'failed') THEN EndTime > 0

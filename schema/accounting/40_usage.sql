@@ -5,6 +5,7 @@
 --   Benchmark: as in JobExtraInfo; '' when there is none
 --   AuthGroups: as in AuthGroups; '' when there are none
 --   ChangedSeq: of FinishedLog, when it changed last
+--   CoreRest: core s less wall time x cores, of jobs whose runs had different cores
 CREATE TABLE MonthlyUsage (
   CellID     INTEGER PRIMARY KEY,
   Month      INTEGER NOT NULL,
@@ -25,6 +26,7 @@ CREATE TABLE MonthlyUsage (
   NoWall     INTEGER NOT NULL DEFAULT 0,
   NoCpu      INTEGER NOT NULL DEFAULT 0,
   WallNoCpu  INTEGER NOT NULL DEFAULT 0,
+  CoreRest   INTEGER NOT NULL DEFAULT 0,
   UNIQUE (Month, UserID, VOID, FQAN, EndpointID, NodeCount, CPUCount, Benchmark, AuthGroups)
 );
 CREATE INDEX MonthlyUsage_ChangedSeq_IDX ON MonthlyUsage (ChangedSeq, Month);
@@ -40,6 +42,7 @@ CREATE TABLE UsageCursor (
 --     writes adds it
 --   NoWall, NoCpu: 1 where that value is unknown
 --   WallNoCpu: the wall clock time of a job whose CPU time is unknown
+--   CoreRest: core s less wall time x cores, of a job whose runs had different cores
 CREATE TABLE JobUsageShares (
   RecordID  INTEGER PRIMARY KEY,
   CellID    INTEGER NOT NULL,
@@ -53,7 +56,8 @@ CREATE TABLE JobUsageShares (
   StageOut  INTEGER,
   NoWall    INTEGER NOT NULL DEFAULT 0,
   NoCpu     INTEGER NOT NULL DEFAULT 0,
-  WallNoCpu INTEGER NOT NULL DEFAULT 0
+  WallNoCpu INTEGER NOT NULL DEFAULT 0,
+  CoreRest  INTEGER NOT NULL DEFAULT 0
 );
 CREATE INDEX JobUsageShares_Cell_IDX ON JobUsageShares (CellID, EndTime);
 CREATE INDEX JobUsageShares_Waiting_IDX ON JobUsageShares (RecordID) WHERE MonthID IS NULL;
@@ -86,6 +90,7 @@ CREATE TABLE UsageBreakdown (
   NoWall     INTEGER NOT NULL DEFAULT 0,
   NoCpu      INTEGER NOT NULL DEFAULT 0,
   WallNoCpu  INTEGER NOT NULL DEFAULT 0,
+  CoreRest   INTEGER NOT NULL DEFAULT 0,
   UNIQUE (Kind, Period, UserID, VOID, FQAN, EndpointID, QueueID, StatusID, Project, Host, CPUCount, Benchmark)
 );
 

@@ -7,11 +7,15 @@
 --   Task: index in an array; -1: not an element of an array
 --   StartTime: s since 1970; tells the runs of a job from each other
 --   LocalJobID: as the batch system writes it
+--   State: completed, failed or aborted; '': only phases of the run are reported, its end is not
 --   Wall: s; NULL: not reported
 --   CPUUser: s; NULL: not reported
 --   MaxRSS: KiB
 --   MaxVMSize: KiB
 --   NodeList: joined by ","
+--   Phases: END:WALL:CORES of each phase whose cores are reported, in s, joined by ","
+--   CoreS: core s, where these are not Wall x CPUs
+--   IsFinal: 0: the batch system says that another run follows
 CREATE TABLE BatchRuns (
   RunNo      INTEGER PRIMARY KEY,
   Source     TEXT NOT NULL,
@@ -39,7 +43,10 @@ CREATE TABLE BatchRuns (
   GroupName  TEXT NOT NULL,
   Account    TEXT NOT NULL,
   Project    TEXT NOT NULL,
-  JobName    TEXT NOT NULL
+  JobName    TEXT NOT NULL,
+  Phases     TEXT NOT NULL DEFAULT '',
+  CoreS      INTEGER,
+  IsFinal    INTEGER NOT NULL DEFAULT 1
 );
 CREATE UNIQUE INDEX BatchRuns_Key_IDX ON BatchRuns (JobNumber, Task, Place, StartTime, Source);
 CREATE INDEX BatchRuns_RecordID_IDX ON BatchRuns (RecordID);

@@ -35,6 +35,7 @@ EXTRA = {
     "nodenames": ["wn1:wn1:wn2", "wn2", ""],
     "nodename": ["wn3"],
     "benchmark": ["HEPSPEC:1.0", "HEPscore23:12", "nonsense"],
+    "coreseconds": ["7", "31"],
 }
 FQANS = ["/atlas", "/atlas/Role=production", "/cms/Role=NULL"]
 

@@ -32,6 +32,7 @@
 --   project: project in the batch system; NULL: none
 --   job_name: name that the user gave the job; NULL: none
 --   core_s: s that it ran, times CPUs; without wall_s from start to end; NULL: CPUs are not reported
+--   is_final: 0: the batch system says that another run follows; 1: it does not
 CREATE VIEW v1_batch_runs AS
 SELECT
   RunNo AS run_no,
@@ -64,5 +65,7 @@ SELECT
   CAST(nullif(Account, '') AS TEXT) AS account,
   CAST(nullif(Project, '') AS TEXT) AS project,
   CAST(nullif(JobName, '') AS TEXT) AS job_name,
-  CAST(coalesce(Wall, BatchRuns.EndTime - StartTime) * CPUs AS INTEGER) AS core_s
-FROM BatchRuns LEFT JOIN AAR ON AAR.RecordID = BatchRuns.RecordID;
+  CAST(coalesce(CoreS, coalesce(Wall, BatchRuns.EndTime - StartTime) * CPUs) AS INTEGER) AS core_s,
+  IsFinal AS is_final
+FROM BatchRuns LEFT JOIN AAR ON AAR.RecordID = BatchRuns.RecordID
+WHERE State <> '';

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import pathlib
 from codecs import BOM_UTF8
 from contextlib import closing
 
@@ -9,9 +11,14 @@ import pytest
 from batch_files import BEGIN, DATA, BatchHost, reasons, runs
 from slurm_files import arc_job
 
+from arcacct.database.access import writing
 from arcacct.export.dataset import Partition
 from arcacct.export.jobs import look, pages
+from arcacct.queries.lrms import lrms_month
 from arcacct.queries.questions import Selection, measured_parts
+from arcacct.queries.usage import usage
+from arcacct.records.batch_runs import LogForm
+from arcacct.records.runs import figures_of_file
 from arcacct.sources.pbs.importer import SOURCE, WITHOUT_END
 
 TYPE_CHECKING = False
@@ -367,6 +374,54 @@ def test_a_wall_time_of_zero_between_other_times_is_by_the_times(host, name, wal
     assert [row[0] for row in host.rows("SELECT wall_s FROM v1_jobs ORDER BY job_id")] == wall_s
     marked = host.rows("SELECT count(*) FROM FieldSources WHERE Field = 'wall_s' AND Source = 'default'")
     assert marked == [(len(wall_s),)]
+
+
+def core_hours(host: BatchHost) -> float:
+    """What `stats` shows."""
+    return usage(host.con, Selection(), ("month",), details=False).total[4]
+
+
+def differences(host: BatchHost, *logs: pathlib.Path) -> list[str]:
+    """What `verify --lrms` finds in November 2026."""
+    found = itertools.chain.from_iterable(figures_of_file(SOURCE, str(log), LogForm(), 0, 2**34) for log in logs)
+    return [one.text for one in lrms_month("pbs", found, host.con, SOURCE.system, (2026, 11)).differences]
+
+
+def test_core_seconds_of_runs_with_different_cores_are_exact(host) -> None:
+    """16 cores for 600 s and 8 for 3,600 s: the record has the larger number, and a wall time that is marked."""
+    host.take(CASES / "p36.acc")
+
+    assert host.rows("SELECT core_count, wall_s, cpu_s FROM v1_jobs") == [(16, 2400, 32400)]
+    assert host.rows("SELECT Field, Source FROM FieldSources") == [("wall_s", "runs")]
+    assert core_hours(host) == round(38400 / 3600, 3)
+    assert differences(host, CASES / "p36.acc") == []
+    assert host.rows("SELECT core_s FROM v1_batch_runs ORDER BY start_time") == [(9600,), (28800,)]
+
+
+def test_what_the_wall_time_of_different_cores_cannot_say_is_counted(host) -> None:
+    """3 cores for 61 s and 2 for 60 s are 303 s: a wall time of 101 s. With 1 s more, 306 s: 102 s."""
+    first = line(kind="R", exec_host="n1/0*2", end=str(BEGIN + 70), used_walltime="60")
+    host.take(first + line(start=str(BEGIN + 100), exec_host="n1/0*3", end=str(BEGIN + 161), used_walltime="61"))
+    for _ in range(2):
+        assert host.rows("SELECT core_count, wall_s FROM v1_jobs") == [(3, 101)]
+        assert core_hours(host) == round(303 / 3600, 3)
+        host.take(b"")
+    with writing(host.con, host.here) as con:
+        con.execute(
+            "INSERT INTO RecordHolds (RecordID, Reasons, Doubts, State, IsHeld, Since, UsedWalltime)"
+            " SELECT RecordID, '', '', 'bound', 0, 0, 50 FROM AAR"
+        )
+
+    assert core_hours(host) == round(150 / 3600, 3)
+
+
+def test_a_run_without_cpu_time_leaves_a_lower_bound(host) -> None:
+    report = host.take(CASES / "p3.acc")
+
+    assert host.rows("SELECT cpu_s, wall_s, core_count FROM v1_jobs") == [(25200, 4200, 8)]
+    assert ("cpu_user_s", "runs") in host.rows("SELECT Field, Source FROM FieldSources")
+    assert (report.taken.with_part_of_cpu, report.taken.without_cpu) == (1, 0)
+    assert differences(host, CASES / "p3.acc") == []
 
 
 @pytest.mark.parametrize(
