@@ -20,5 +20,6 @@ CREATE OR REPLACE VIEW v1_batch_runs AS SELECT * REPLACE (
   CAST("max_virtual_memory_kib" AS BIGINT) AS "max_virtual_memory_kib",
   CAST("exit_status" AS BIGINT) AS "exit_status",
   CAST("exit_signal" AS BIGINT) AS "exit_signal",
-  CAST("core_s" AS BIGINT) AS "core_s")
+  CAST("core_s" AS BIGINT) AS "core_s",
+  CAST("is_final" AS BIGINT) AS "is_final")
 FROM sqlite_query('accounting', 'SELECT * FROM v1_batch_runs');

@@ -154,6 +154,11 @@ def print_report(source: SourceType[Any], report: RunsReport) -> None:
         (report.more_conflicts, "further value", f" with different values in A-REX and {source.system.title}"),
         *others,
         (taken.waiting, what, " not recorded yet: each may be an unfinished ARC job (see --wait)"),
+        (
+            taken.followed,
+            what,
+            " not recorded yet: another run follows; without one it is recorded after a day of the log",
+        ),
         (taken.pruned, what, " left out: moved into an archive by `arcacct db prune`"),
     )
     print_line(

@@ -12,6 +12,7 @@ from arcacct.queries.verify_report import Deviation, Source
 from arcacct.records import reader
 from arcacct.records.batch_jobs import CLOCKS_S, Figures, same_host
 from arcacct.records.batch_systems import HTCONDOR, BatchSystem
+from arcacct.records.runs import FOLLOWED_S
 
 DAY_S = 86_400
 _SLACK_S, _SLACK = 5, 0.05
@@ -80,12 +81,16 @@ def lrms_month(name: str, figures: Iterable[Figures], con: Connection, lrms: Bat
     here = _records(con, lrms, start - DAY_S, end + DAY_S)
     matched: dict[str, tuple[_Record, list[Figures]]] = {}
     pairs: list[tuple[_Record | None, list[Figures]]] = []
+    newest = 0
     for one in figures:
+        newest = max(newest, one.end_time)
         record = _match(one, here.get(one.local_job_id, ()))
         if record is not None:
             matched.setdefault(record.job_id, (record, []))[1].append(one)
         elif start <= one.end_time < end:
             pairs.append((None, [one]))
+    # A run that another one follows is not recorded before that (`records.runs.FOLLOWED_S`).
+    pairs = [one for one in pairs if one[1][0].is_final or one[1][0].end_time + FOLLOWED_S <= newest]
     pairs += [pair for pair in matched.values() if start <= max(run.end_time for run in pair[1]) < end]
     for record in (one for some in here.values() for one in some):
         is_used = record.is_its and (record.figures.wall_s or record.figures.cpu_s)

@@ -64,6 +64,8 @@ class BatchRun(NamedTuple):
     account: str = ""
     project: str = ""
     name: str = ""
+    is_final: int = 1
+    """0: the batch system says that another run follows."""
 
 
 class LogForm(NamedTuple):
@@ -175,6 +177,10 @@ class LogSource(SourceType[BatchRun]):
             events=(("LRMSSTART", run.start_time), ("LRMSEND", run.end_time)),
             field_sources=((("benchmark", source),) if benchmark else ()) + guessed,
         )
+
+    def is_final(self, run: BatchRun) -> bool:
+        """Whether the batch system does not say that another run follows."""
+        return bool(run.is_final)
 
     @staticmethod
     def shown(run: BatchRun) -> str:

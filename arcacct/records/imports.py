@@ -220,6 +220,8 @@ class BatchTaken(NamedTuple):
     """Jobs of other sources that got values."""
     waiting: int = 0
     """Jobs that may be the same as one that A-REX has not finished yet."""
+    followed: int = 0
+    """Jobs that wait for another run, which the batch system announced with the last one."""
     pruned: int = 0
     """Jobs that were pruned from the database: they are counted and published already."""
     conflicts: tuple[Conflict, ...] = ()
@@ -405,7 +407,7 @@ class BatchImport(ImportRun, Generic[N]):
         for cell in self._cells():
             self._make_again(self._logged_by_arc(cell, horizon) if with_arc else ())
             self._reach(cell, "Seq", horizon)
-        self.report.taken = self.report.taken._replace(waiting=0)
+        self.report.taken = self.report.taken._replace(waiting=0, followed=0)
         self._make_again(self._pages(waiting=True))
         usage.update_monthly(self._con, self._here)
         usage.update_breakdown(self._con, self._here)

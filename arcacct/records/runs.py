@@ -9,6 +9,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import groupby
+from operator import attrgetter
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from arcacct.config.paths import Places
@@ -239,6 +240,12 @@ class RunTable(Generic[RunT]):
         rows = con.execute(f"SELECT DISTINCT {self._place} FROM {self._name} WHERE {self._only}1 ORDER BY 1")
         return [row[0] for row in rows]
 
+    def newest_end(self, con: Connection, place: str) -> int:
+        """Return the newest end of a stored run of a place, UTC seconds; 0: none."""
+        query = f"SELECT EndTime FROM {self._name} WHERE {self._only}{self._place} = ? ORDER BY EndTime DESC LIMIT 1"
+        row = con.execute(query, (place,)).fetchone()
+        return 0 if row is None else int(row[0])
+
     def waiting(self, con: Connection) -> Iterator[list[JobNumber]]:
         """Yield the jobs without a record, in pages."""
         columns = f"{self._place}, {self._number}"
@@ -327,6 +334,10 @@ class SourceType(Generic[RunT]):
         for one in runs:
             yield self.job(one.run, site), (one,)
 
+    def is_final(self, run: RunT) -> bool:  # noqa: ARG002  some are not
+        """Whether the batch system does not say that another run follows."""
+        return True
+
     def arc_record(self, con: Connection, run: RunT, job: Job) -> int | None:  # noqa: ARG002  some need it
         """Return A-REX's record of the same job."""
         return batch_jobs.arc_job(con, job, self.system.lrms_names)
@@ -346,7 +357,7 @@ class SourceType(Generic[RunT]):
 
     def figures(self, run: RunT) -> Figures:
         """Return the values of a run that `verify --lrms` compares."""
-        return figures(self.job(run, BatchSite()))
+        return figures(self.job(run, BatchSite()))._replace(is_final=self.is_final(run))
 
 
 def together(jobs: Sequence[Job]) -> Job:
@@ -398,6 +409,15 @@ def _sum_of_known(values: Iterable[int | None]) -> int | None:
     return sum(known) if known else None
 
 
+FOLLOWED_S = 86_400
+"""
+A job whose last run is followed by another one waits for it, but not longer than this time of its log, in seconds.
+
+Its record would be published as that of a job that ended, and would change its key at the receivers.
+"""
+end_of = attrgetter("end_time")
+
+
 # Write a slice of runs, and the jobs that they change, in one transaction.
 #
 # A stored run is merged from all its reports, so the order and the number of reports do not matter. A job that is made
@@ -415,6 +435,8 @@ class _RunsSlice(BatchSlice, Generic[RunT]):
         """Runs by their number, as they will be written."""
         self.writes: dict[str, list[tuple[Job, Sequence[KeptRun[RunT]]]]] = {}
         """Jobs to write, by place."""
+        self.newest: dict[str, int] = {}
+        """The newest stored end by place, UTC seconds."""
 
     def known(self, place: str, numbers: Iterable[tuple[int, ...]]) -> dict[tuple[int, ...], dict[Any, KeptRun[RunT]]]:
         """Return the stored runs of these numbers of a place, by number and then by `RunTable.once`."""
@@ -456,12 +478,21 @@ class _RunsSlice(BatchSlice, Generic[RunT]):
             elif linked and not self.existing(linked):
                 self._link(members, min(linked))
                 self.taken = self.taken._replace(pruned=self.taken.pruned + 1)
+            elif not linked and not self.type.is_final(run) and self._reached(place) < job.end_time + FOLLOWED_S:
+                self.taken = self.taken._replace(followed=self.taken.followed + 1)
             elif not linked and self.type.may_be_arc(run) and self.waits(job):
                 self.taken = self.taken._replace(waiting=self.taken.waiting + 1)
             else:
                 self.writes.setdefault(place, []).append((job, members))
         for record_id, some in of_arc.items():
             self._complete(record_id, together([job for job, _ in some]), [one for _, own in some for one in own])
+
+    def _reached(self, place: str) -> int:
+        """Return the time that the log of a place reached: the newest end of a run, UTC seconds."""
+        if place not in self.newest:
+            self.newest[place] = self.type.table.newest_end(self.con, place)
+        ends = [int(end_of(one.run)) for one in self.now.values() if one.run[0] == place]
+        return max([self.newest[place], *ends])
 
     def _complete(self, record_id: int, job: Job, members: Sequence[KeptRun[RunT]]) -> None:
         """Add the measured values to another source's record; remove an earlier record of the same runs."""

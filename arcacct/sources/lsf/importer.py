@@ -68,6 +68,8 @@ _MOST_HOSTS = 10**6
 _MOST_CORES = 2**31
 _BY_PERSON = frozenset(("8", "9", "14", "15", "23"))
 """exitInfo of jobs that their owner or an administrator killed (bkill)."""
+_REQUEUED = frozenset(("10", "11"))
+"""exitInfo of runs that the system or an administrator requeued: another run follows."""
 _DEFAULT_CLUSTER = "default"
 
 
@@ -213,6 +215,7 @@ def run_of(record: str, unusable: set[str], place: str = _DEFAULT_CLUSTER) -> Ba
                 "exit_status": status,
                 "exit_signal": signal,
                 "node_list": ",".join(nodes),
+                "is_final": int(reason not in _REQUEUED),
             }
         )
     )

@@ -219,6 +219,7 @@ def _ended(kind: str, job_id: str, message: str, unusable: set[str], place: str 
                 "exit_status": status,
                 "exit_signal": signal,
                 "node_list": ",".join(nodes),
+                "is_final": int(kind == "E"),
             }
         )
     )

@@ -279,3 +279,16 @@ def test_a_record_that_is_still_written_is_left_for_the_next_look(host, tmp_path
 
     assert (work.report.jobs, work.report.rejected, work.report.noise) == (2, 0, 0)
     assert host.rows("SELECT local_job_id FROM v1_jobs ORDER BY 1") == [("7",), ("71",)]
+
+
+@pytest.mark.parametrize("reason", ["10", "11"])
+def test_a_run_that_was_requeued_waits_for_the_next(host, reason) -> None:
+    """Its exitInfo says so; that of the last run does not."""
+    requeued = LINES[0].replace(b' 0 "" 0 "" -1 ', f' 0 "" {reason} "" -1 '.encode())
+    again = LINES[0].replace(b" 1793577604 ", b" 1793581300 ").replace(b" 1793581204 ", b" 1793582300 ")
+
+    assert [run.is_final for run in runs(SOURCE, requeued + again)] == [0, 1]
+    assert host.take(requeued).taken.followed == 1
+    assert host.rows("SELECT count(*) FROM v1_jobs") == [(0,)]
+    assert host.take(again).taken.added == 1
+    assert host.rows("SELECT wall_s, cpu_s FROM v1_jobs") == [(3600 + 1000, 2 * 3513)]

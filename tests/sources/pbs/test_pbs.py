@@ -424,6 +424,33 @@ def test_a_run_without_cpu_time_leaves_a_lower_bound(host) -> None:
     assert differences(host, CASES / "p3.acc") == []
 
 
+def test_a_job_that_is_run_again_is_recorded_after_its_end(host) -> None:
+    """Its first run is no failed job: over the end of a month, that would be counted in both."""
+    report = host.take(CASES / "p41a.acc")
+
+    assert (report.taken.followed, report.taken.added) == (1, 0)
+    assert differences(host, CASES / "p41a.acc") == []
+    assert host.take(CASES / "p41a.acc").taken.followed == 1
+    report = host.take(CASES / "p41b.acc")
+    assert (report.taken.followed, report.taken.added) == (0, 1)
+    assert host.rows("SELECT status, wall_s, core_count FROM v1_jobs") == [("completed", 1800 + 36000, 8)]
+    assert host.logged() == 1
+    assert differences(host, CASES / "p41a.acc", CASES / "p41b.acc") == []
+
+
+@pytest.mark.parametrize(("after_s", "recorded"), [(86_399, 0), (86_400, 1)])
+def test_a_day_of_its_servers_log_without_another_run_is_the_end(host, after_s, recorded) -> None:
+    """The time of the log counts, not the clock of this host; nor does the log of another server."""
+    run = line("1.srv", kind="R", Exit_status="-11")
+    host.take(run, line("2.other", end=str(BEGIN + 70 + 10 * 86_400)))
+    assert host.rows("SELECT local_job_id FROM v1_jobs") == [("2.other",)]
+    host.take(line("3.srv", end=str(BEGIN + 70 + after_s)))
+
+    assert host.rows("SELECT status FROM v1_jobs WHERE local_job_id = '1.srv'") == [("failed",)] * recorded
+    host.take(line("1.srv", start=str(BEGIN + 500), end=str(BEGIN + 600)))
+    assert host.rows("SELECT status, wall_s FROM v1_jobs WHERE local_job_id = '1.srv'") == [("completed", 120)]
+
+
 @pytest.mark.parametrize(
     ("name", "cores", "gpus"),
     [("p7", 8, 4), ("p11", 64, None), ("p12", 48, 4), ("p21", 4, None), ("p42", 2, None), ("p22", 2, None)],
