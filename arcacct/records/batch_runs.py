@@ -44,7 +44,7 @@ class BatchRun(NamedTuple):
     local_id: str
     """The local ID, as the batch system writes it."""
     state: str = COMPLETED
-    """A status of A-REX's."""
+    """A status of A-REX's; empty: only phases of the run are known, its end is not."""
     wall_s: int | None = None
     """``None``: the time from start to end is used."""
     cpu_user_s: int | None = None
@@ -65,7 +65,11 @@ class BatchRun(NamedTuple):
     project: str = ""
     name: str = ""
     is_final: int = 1
-    """0: the batch system says that another run follows."""
+    """0: the batch system says that another run follows, or nothing of the end."""
+    phases: str = ""
+    """``END:WALL:CORES`` of each phase whose cores are reported, in seconds, joined by commas."""
+    core_s: int | None = None
+    """Core seconds of a run with phases; ``None``: wall time times cores."""
 
 
 class LogForm(NamedTuple):
@@ -73,6 +77,12 @@ class LogForm(NamedTuple):
 
     place: str | None = None
     """The name of the server or cluster; ``None``: the name in the log."""
+
+
+def _phases(run: BatchRun) -> Iterator[tuple[int, ...]]:
+    """Yield the end, wall time in seconds, and cores of each phase."""
+    for text in filter(None, run.phases.split(",")):
+        yield tuple(map(int, text.split(":")))
 
 
 def checked(run: BatchRun) -> BatchRun:
@@ -145,7 +155,9 @@ class LogSource(SourceType[BatchRun]):
         benchmark, source = site.benchmark(run.queue or None, run.end_time)
         nodes = tuple(name for name in run.node_list.split(",") if name)
         guessed = (("wall_s", DEFAULT),) if run.wall_s is None else ()
+        cores = max([run.cores or 0, *(cores for *_, cores in _phases(run))])
         extra = {
+            batch_jobs.CORE_SECONDS: "" if run.core_s is None else str(run.core_s),
             "account": run.account if run.account != project else "",
             "gpus": f"{run.gpus:g}" if run.gpus else "",
             "localgroup": run.group,
@@ -161,7 +173,7 @@ class LogSource(SourceType[BatchRun]):
             **batch_jobs.accounted_to({name: value or None for name, value in whose.items()}, site.rules)._asdict(),
             exit_code=batch_jobs.exit_code(run.exit_status, run.exit_signal, is_removed=run.state == ABORTED),
             node_count=len(nodes) or None,
-            core_count=run.cores,
+            core_count=cores or None,
             memory_kib=run.memory_kib,
             virtual_memory_kib=run.virtual_memory_kib,
             wall_s=run.end_time - run.start_time if run.wall_s is None else run.wall_s,
@@ -177,6 +189,29 @@ class LogSource(SourceType[BatchRun]):
             events=(("LRMSSTART", run.start_time), ("LRMSEND", run.end_time)),
             field_sources=((("benchmark", source),) if benchmark else ()) + guessed,
         )
+
+    def joined(self, one: BatchRun, other: BatchRun) -> BatchRun:
+        """
+        Merge two reports of the same run, and count its core seconds phase by phase.
+
+        The time that no reported phase covers has the cores of the whole run.
+        """
+        run = super().joined(one, other)
+        if not run.phases or one == other:
+            return run
+        phases = sorted({*_phases(one), *_phases(other)})
+        core_s, since, rest_s = 0, run.start_time, run.end_time - run.start_time if run.wall_s is None else run.wall_s
+        for end, told_s, cores in phases:
+            # Some servers tell the time since the start.
+            wall_s = max(0, min(told_s, end - since))
+            core_s, since, rest_s = core_s + wall_s * cores, end, rest_s - wall_s
+        core_s += max(0, rest_s) * (run.cores or 1)
+        text = ",".join(":".join(map(str, phase)) for phase in phases)
+        return run._replace(phases=text, core_s=core_s if run.state else None)
+
+    def is_part(self, run: BatchRun) -> bool:
+        """Whether only phases of the run are known."""
+        return not run.state
 
     def is_final(self, run: BatchRun) -> bool:
         """Whether the batch system does not say that another run follows."""

@@ -334,6 +334,10 @@ class SourceType(Generic[RunT]):
         for one in runs:
             yield self.job(one.run, site), (one,)
 
+    def is_part(self, run: RunT) -> bool:  # noqa: ARG002  some are
+        """Whether this is only a part of a run, whose end is not known."""
+        return False
+
     def is_final(self, run: RunT) -> bool:  # noqa: ARG002  some are not
         """Whether the batch system does not say that another run follows."""
         return True
@@ -370,7 +374,7 @@ def together(jobs: Sequence[Job]) -> Job:
     the largest one.
     """
     last = jobs[-1]
-    if len(jobs) == 1:
+    if len(jobs) == 1 and batch_jobs.CORE_SECONDS not in dict(last.extra):
         return last
     cores = max((job.core_count or 0 for job in jobs), default=0) or None
     core_s = sum(map(batch_jobs.core_s, jobs))
@@ -456,10 +460,11 @@ class _RunsSlice(BatchSlice, Generic[RunT]):
             if old is None:
                 one = KeptRun(self.next_no, None, run)
                 self.next_no += 1
-                self.taken = self.taken._replace(new=self.taken.new + 1)
             else:
                 one = old._replace(run=self.type.joined(old.run, run))
-                self.taken = self.taken._replace(known=self.taken.known + 1)
+            if not self.type.is_part(run):
+                is_new = old is None or self.type.is_part(old.run)
+                self.taken = self.taken.plus(BatchTaken(new=int(is_new), known=int(not is_new)))
             changed |= old is None or self.type.is_change(old.run, one.run)
             known[once] = self.now[one.no] = one
         return changed
@@ -467,7 +472,8 @@ class _RunsSlice(BatchSlice, Generic[RunT]):
     def make(self, place: str, known: dict[Any, KeptRun[RunT]]) -> None:
         """Make the jobs of all runs of one number, and plan how to write them."""
         of_arc: dict[int, list[tuple[Job, Sequence[KeptRun[RunT]]]]] = {}
-        for job, members in self.type.jobs([one for _, one in sorted(known.items())], self.policy.site):
+        runs = [one for _, one in sorted(known.items()) if not self.type.is_part(one.run)]
+        for job, members in self.type.jobs(runs, self.policy.site):
             run = members[-1].run
             linked = {one.record_id for one in members if one.record_id is not None}
             record_id = self.type.arc_record(self.con, run, job) if self.has_arc_jobs else None
@@ -681,7 +687,7 @@ class RunsImport(BatchImport[JobNumber], Generic[RunT]):
         for note in (one for one in noise if one.content.strip()):
             self._causes.add(f"{name}: {note.position}", f"{note.content[:_MOST_SHOWN]!r} {note.what.why}")
         lines = sum(one.is_line for one in jobs)
-        report.jobs += len(jobs) - lines
+        report.jobs += len(jobs) - lines - sum(self.type.is_part(one.what) for one in good)
         report.noise += len(noise)
         report.lines += lines - len(noise)
         report.rejected += len(bad) - (lines - len(noise))
@@ -706,7 +712,11 @@ class RunsImport(BatchImport[JobNumber], Generic[RunT]):
             for place, some in groupby(jobs[start : start + 500], key=lambda job: str(job[0])):
                 for one in table.of_numbers(self._con, place, [tuple(number) for _, *number in some]):
                     job = (place, *table.number_of(one.run))
-                    if job in self._left and self.type.figures(one.run).end_time >= self._left[job].since:
+                    if (
+                        job in self._left
+                        and not self.type.is_part(one.run)
+                        and self.type.figures(one.run).end_time >= self._left[job].since
+                    ):
                         self._uncount(job)
 
     def _uncount(self, job: JobNumber) -> None:
@@ -780,6 +790,7 @@ def _figures(
     source: SourceType[RunT], outputs: Iterable[tuple[Iterable[bytes], Any]], start: int, end: int
 ) -> Iterator[Figures]:
     seen: set[tuple[Any, ...]] = set()
+    parts: dict[tuple[Any, ...], RunT] = {}
     bad = 0
     table = source.table
     for chunks, form in outputs:
@@ -787,8 +798,13 @@ def _figures(
             if isinstance(one, Fault):
                 bad += 1
             elif isinstance(one, source.run_type):
-                found = source.figures(one)
                 key = (table.place_of(one), *table.number_of(one), table.once(one))
+                if key in parts:
+                    one = parts[key] = source.joined(parts[key], one)  # noqa: PLW2901  with its phases
+                if source.is_part(one):
+                    parts[key] = one
+                    continue
+                found = source.figures(one)
                 if start <= found.end_time < end and key not in seen:
                     seen.add(key)
                     yield found

@@ -29,8 +29,8 @@ from arcacct.wording import count_of
 # Blanks separate fields. Texts are in double quotes, and a quote within a text is doubled. A record ends at the first
 # line end outside a text: a job script that is given as command has line ends of its own.
 #
-# JOB_FINISH has the usage of a job. A requeued job has one for each run. Each version adds fields at the end, and
-# groups with a count of their own. After exitInfo, only effectiveResReq is read.
+# JOB_FINISH has the usage of a job. A requeued job has one for each run. JOB_RESIZE has the hosts until a resize. Each
+# version adds fields at the end, and groups with a count of their own. After exitInfo, only effectiveResReq is read.
 
 
 _FIELD = re.compile(r'[ \t]*(?:"((?:[^"]|"")*)"|([^\s"]+))(?=\s|$)')
@@ -47,6 +47,10 @@ _BEFORE_HOSTS = (
     *("type", "version", "eventTime", "jobId", "userId", "options", "numProcessors", "submitTime", "beginTime"),
     *("termTime", "startTime", "userName", "queue", "resReq", "dependCond", "preExecCmd", "fromHost", "cwd"),
     *("inFile", "outFile", "errFile", "jobFile"),
+)
+_OF_RESIZE = (
+    *("type", "version", "eventTime", "jobId", "idx", "startTime", "userId", "userName", "resizeType"),
+    "lastResizeStartTime",
 )
 _AFTER_HOSTS = (
     *("jStatus", "hostFactor", "jobName", "command", "ru_utime", "ru_stime", "ru_maxrss", "ru_ixrss", "ru_ismrss"),
@@ -171,6 +175,8 @@ def run_of(record: str, unusable: set[str], place: str = _DEFAULT_CLUSTER) -> Ba
     Raises ValueError when it is not a record, or when a required value is missing.
     """
     texts = _fields(record)
+    if texts[0] == "JOB_RESIZE" and record.startswith('"'):
+        return _phase(texts, place)
     if texts[0] != "JOB_FINISH" or not record.startswith('"'):
         if not re.fullmatch(r'"[A-Z][A-Z0-9_]{2,40}"', record.partition(" ")[0]):
             raise ValueError(f"{texts[0][:40]!r} is not a type of a record")
@@ -219,6 +225,17 @@ def run_of(record: str, unusable: set[str], place: str = _DEFAULT_CLUSTER) -> Ba
             }
         )
     )
+
+
+def _phase(texts: list[str], place: str) -> BatchRun:
+    """Return the phase of a run before a resize. Raises ValueError when it cannot be used."""
+    said = dict(zip(_OF_RESIZE, texts, strict=False))
+    end, start, since = (known_time_s(said.get(name)) for name in ("eventTime", "startTime", "lastResizeStartTime"))
+    number, task = _number(said.get("jobId")), _task(said.get("idx"))
+    cores = _slots(_hosts(texts, len(_OF_RESIZE), "numExecHosts")[0])[1]
+    shown = str(number) if task == NO_TASK else f"{number}[{task}]"
+    phases = f"{end}:{max(0, end - since)}:{cores}"
+    return checked(BatchRun(place, number, task, start, 0, end, shown, "", is_final=0, phases=phases))
 
 
 def _effective(tail: list[str]) -> str:

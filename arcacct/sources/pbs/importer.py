@@ -29,9 +29,12 @@ from arcacct.sources.pbs.record import values_by_key
 # Two types have usage: E (ended), and in PBS Professional R (rerun), which has the usage of the run before. A job that
 # ran has an E also if it was deleted (D) or aborted by the server (A). A job without an E or R used nothing.
 #
-# The other types are not needed: queues (Q), starts and their phases (S, s, u, c, e), checkpoints (C, T), suspensions
-# (z, r), changes (a), licences (L), provisioning (P, p) and reservations (B, U, Y, K, k, F). (Types by OpenPBS's
-# accounting header and the Torque administrator's guide.)
+# A job that releases nodes early has its usage until then in u, and that of its last phase in e. E has the nodes of the
+# start.
+#
+# The other types are not needed: queues (Q), starts and the beginnings of phases (S, s, c), checkpoints (C, T),
+# suspensions (z, r), changes (a), licences (L), provisioning (P, p) and reservations (B, U, Y, K, k, F). (Types by
+# OpenPBS's accounting header and the Torque administrator's guide.)
 
 
 _LINE = re.compile(r"(\d{2})/(\d{2})/(\d{4}) \d{2}:\d{2}:\d{2}(?:\.\d+)?;([A-Za-z]);([^;]*);(.*)", re.ASCII | re.DOTALL)
@@ -178,13 +181,15 @@ def run_of(line: str, unusable: set[str], place: str | None = None) -> BatchRun 
         # The stamp is in an unknown time zone.
         since = timegm((int(year), int(month), int(day), 0, 0, 0)) - _DAY_S
         return NoUsage(WITHOUT_END[kind], _key(job_id, place), since)
-    return _ended(kind, job_id, message, unusable, place) if kind in ("E", "R") else None
+    return _ended(kind, job_id, message, unusable, place) if kind in "ERue" else None
 
 
 def _ended(kind: str, job_id: str, message: str, unusable: set[str], place: str | None) -> BatchRun | NoUsage | None:
+    if kind in "ue":
+        unusable = set()
     said = values_by_key(message, unusable)
-    if kind == "R" and ("end" not in said or "start" not in said):
-        # Torque only reports the attempt.
+    if kind != "E" and ("end" not in said or "start" not in said):
+        # Torque only reports the attempt. A phase at the start has no usage.
         return None
     if "ctime" not in said:
         raise ValueError("ctime: it is missing")
@@ -197,6 +202,12 @@ def _ended(kind: str, job_id: str, message: str, unusable: set[str], place: str 
     nodes, slots = run.pop("slots", None) or ((), None)
     requested = max(run.pop("requested_cores", None) or 0, run.pop("cores_of_nodes", None) or 0)
     run["cores"] = run.get("cores") or (requested if "exec_vnode" in said else slots) or slots or requested or None
+    if kind in "ue":
+        if not run.get("wall_s"):
+            return None
+        start, submitted, end = run["start_time"], run["submit_time"], run["end_time"]
+        phase = f"{end}:{run['wall_s']}:{run['cores'] or 1}"
+        return checked(BatchRun(server, number, task, start, submitted, end, job_id, "", is_final=0, phases=phase))
     if run.get("wall_s") == 0 and run["start_time"] < run["end_time"]:
         # After a restart of its daemon on the node, PBS reports 0 for any job.
         run["wall_s"] = None

@@ -292,3 +292,27 @@ def test_a_run_that_was_requeued_waits_for_the_next(host, reason) -> None:
     assert host.rows("SELECT count(*) FROM v1_jobs") == [(0,)]
     assert host.take(again).taken.added == 1
     assert host.rows("SELECT wall_s, cpu_s FROM v1_jobs") == [(3600 + 1000, 2 * 3513)]
+
+
+@pytest.mark.parametrize("resize_first", [True, False])
+def test_a_job_that_was_resized_counts_its_cores_phase_by_phase(host, resize_first) -> None:
+    """4 cores for 1,800 s, then 8 for 1,800 s."""
+    lines = case("l13.acct").splitlines(keepends=True)
+    for one in lines if resize_first else reversed(lines):
+        host.take(one)
+
+    assert host.rows("SELECT core_count, wall_s FROM v1_jobs") == [(8, 2700)]
+    assert host.rows("SELECT wall_s, core_s FROM v1_batch_runs") == [(3600, 21600)]
+
+
+def test_a_job_that_was_resized_twice(host) -> None:
+    """4 cores for 1,800 s, 8 for 800 s, then 6; a resize that cannot be used costs itself."""
+    resize, finish = case("l13.acct").splitlines(keepends=True)
+    shrink = b'"JOB_RESIZE" "10.1" 1793522700 13 0 1793520100 1001 "ada" 1 1793521900 1 "8*n1" 1 "2*n1"\n'
+    last = finish.replace(b' 8 "n1" "n1" "n1" "n1" "n2" "n2" "n2" "n2" 64 ', b' 1 "6*n1" 64 ')
+    report = host.take(resize + shrink + last + resize.replace(b" 13 0 ", b" x 0 "))
+
+    assert (report.jobs, report.rejected) == (2, 1)
+    assert host.rows("SELECT core_count, core_s FROM v1_jobs JOIN v1_batch_runs USING (job_id)") == [
+        (8, 4 * 1800 + 8 * 800 + 6 * 1000)
+    ]

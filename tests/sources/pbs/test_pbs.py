@@ -18,6 +18,7 @@ from arcacct.queries.lrms import lrms_month
 from arcacct.queries.questions import Selection, measured_parts
 from arcacct.queries.usage import usage
 from arcacct.records.batch_runs import LogForm
+from arcacct.records.imports import BatchTaken
 from arcacct.records.runs import figures_of_file
 from arcacct.sources.pbs.importer import SOURCE, WITHOUT_END
 
@@ -422,6 +423,47 @@ def test_a_run_without_cpu_time_leaves_a_lower_bound(host) -> None:
     assert ("cpu_user_s", "runs") in host.rows("SELECT Field, Source FROM FieldSources")
     assert (report.taken.with_part_of_cpu, report.taken.without_cpu) == (1, 0)
     assert differences(host, CASES / "p3.acc") == []
+
+
+def test_nodes_that_are_released_early_count_until_then(host) -> None:
+    """16 cores for 600 s and 8 for 3,000 s; whatever comes first."""
+    report = host.take(CASES / "p15.acc")
+
+    assert (report.jobs, report.rejected, report.taken.new) == (1, 0, 1)
+    assert host.rows("SELECT core_count, wall_s, cpu_s FROM v1_jobs") == [(16, 2100, 25200)]
+    assert host.rows("SELECT Field, Source FROM FieldSources") == [("wall_s", "runs")]
+    assert host.rows("SELECT wall_s, core_s FROM v1_batch_runs") == [(3600, 33600)]
+    assert core_hours(host) == round(33600 / 3600, 3)
+    assert differences(host, CASES / "p15.acc") == []
+
+
+@pytest.mark.parametrize("order", list(itertools.permutations(range(4))))
+def test_phases_of_a_run_count_in_any_order(host, order) -> None:
+    lines = (CASES / "p15.acc").read_bytes().splitlines(keepends=True)
+    for place in order:
+        host.take(lines[place])
+
+    assert host.rows("SELECT core_count, wall_s FROM v1_jobs") == [(16, 2100)]
+    assert host.rows("SELECT wall_s, core_s FROM v1_batch_runs") == [(3600, 33600)]
+    found, logged = host.everything(), host.logged()
+    host.take(CASES / "p15.acc")
+    assert (host.everything(), host.logged()) == (found, logged)
+
+
+def test_phases_whose_times_are_since_the_start_count_once(host) -> None:
+    content = (CASES / "p15.acc").read_bytes().replace(b"walltime=00:50:00", b"walltime=01:00:00")
+    host.take(content)
+
+    assert host.rows("SELECT core_s FROM v1_batch_runs") == [(33600,)]
+
+
+def test_a_run_of_which_only_a_phase_is_known_is_no_run_yet(host) -> None:
+    first, *_ = (CASES / "p15.acc").read_bytes().splitlines(keepends=True)
+    report = host.take(first)
+
+    assert (report.jobs, report.taken) == (0, BatchTaken())
+    assert host.rows("SELECT count(*) FROM v1_jobs") == host.rows("SELECT count(*) FROM v1_batch_runs") == [(0,)]
+    assert differences(host, CASES / "p37" / "20261102") == ["wall 3600 s and CPU 25200 s, and not in the database"]
 
 
 def test_a_job_that_is_run_again_is_recorded_after_its_end(host) -> None:
