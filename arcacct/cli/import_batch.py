@@ -138,6 +138,9 @@ def run_import(
     return InputError.exit_code if unusable and not given.lenient else 0
 
 
+NOT_YET = " not recorded yet: another run follows; without one it is recorded after a day of the log"
+
+
 def print_report(source: SourceType[Any], report: RunsReport) -> None:
     """What an import did: what was left out on stderr, the rest on stdout."""
     taken, what = report.taken, source.what
@@ -154,11 +157,7 @@ def print_report(source: SourceType[Any], report: RunsReport) -> None:
         (report.more_conflicts, "further value", f" with different values in A-REX and {source.system.title}"),
         *others,
         (taken.waiting, what, " not recorded yet: each may be an unfinished ARC job (see --wait)"),
-        (
-            taken.followed,
-            what,
-            " not recorded yet: another run follows; without one it is recorded after a day of the log",
-        ),
+        (taken.followed, what, NOT_YET),
         (taken.pruned, what, " left out: moved into an archive by `arcacct db prune`"),
     )
     print_line(

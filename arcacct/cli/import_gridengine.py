@@ -9,7 +9,7 @@ from typing import NamedTuple
 import click
 
 from arcacct.cli.console import examples, print_error, print_line
-from arcacct.cli.import_batch import BatchOptions, batch_options, need_input
+from arcacct.cli.import_batch import NOT_YET, BatchOptions, batch_options, need_input
 from arcacct.cli.options import QacctInstant, settings_of, together
 from arcacct.cli.progress import print_counts, print_retried, print_unusable, progress, until_signal
 from arcacct.cli.stats import Qacct, question_of, question_options, tasks_of
@@ -105,6 +105,7 @@ def gridengine(ctx: click.Context, files: tuple[str, ...], given: BatchOptions, 
         (report.failed_jobs, "job", " not rebuilt from the imported records: see the reasons above"),
         (report.more_conflicts, "further value", " with different values in A-REX and Grid Engine"),
         (taken.waiting, "job", " not recorded yet: each may be an unfinished ARC job (see --wait)"),
+        (taken.followed, "job", NOT_YET),
         (taken.pruned, "job", " left out: moved into an archive by `arcacct db prune`"),
     )
     print_line(

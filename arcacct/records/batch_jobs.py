@@ -13,7 +13,7 @@ from arcacct.records.batch_systems import BATCH_SYSTEMS
 from arcacct.records.enrichment import AREX, CONFIGURED, DEFAULT
 from arcacct.records.model import Job
 from arcacct.records.reader import unescaped
-from arcacct.records.states import SQL_IN_PROGRESS
+from arcacct.records.states import OF_RUNS, SQL_IN_PROGRESS
 
 # The common parts of the sources of batch systems: a job's owner, its ID, and A-REX's record of the same job.
 
@@ -236,6 +236,14 @@ def core_s(job: Job) -> int:
     """Return the core seconds of a job; one core if the number is unknown."""
     told = dict(job.extra).get(CORE_SECONDS)
     return (job.wall_s or 0) * (job.core_count or 1) if told is None else int(told)
+
+
+def calculated_wall(core_s: int, cores: int | None) -> tuple[int, tuple[str, str], tuple[str, str]]:
+    """
+    Return the wall time of a job whose runs had different cores, in seconds, for the largest number of these; with the
+    `Job.extra` that has the exact core seconds, and the `Job.field_sources` that marks it.
+    """
+    return round(core_s / (cores or 1)), (CORE_SECONDS, str(core_s)), ("wall_s", OF_RUNS)
 
 
 def figures(job: Job) -> Figures:

@@ -383,9 +383,9 @@ def together(jobs: Sequence[Job]) -> Job:
     sources |= {name: source for job in jobs for name, source in job.field_sources if name in _SUMS}
     extra = {key: value for key, value in last.extra if key != batch_jobs.CORE_SECONDS}
     if core_s != wall_s * (cores or 1):
-        wall_s = round(core_s / (cores or 1))
-        extra[batch_jobs.CORE_SECONDS] = str(core_s)
-        sources["wall_s"] = OF_RUNS
+        wall_s, *labels = batch_jobs.calculated_wall(core_s, cores)
+        extra |= dict(labels[:1])
+        sources |= dict(labels[1:])
     for name in _SUMS[1:]:
         if 0 < [getattr(job, name) for job in jobs].count(None) < len(jobs):
             sources[name] = OF_RUNS

@@ -58,10 +58,10 @@ def test_apel_gets_local_jobs(memory, empty_box) -> None:
 
 @pytest.mark.parametrize("target", [CARS, SUMMARIES], ids=["jobs", "summaries"])
 def test_a_requeued_job_is_counted_once(memory, empty_box, tmp_path, target) -> None:
-    """A job that was published after its first run and ran again is one job at APEL, with the usage of both runs."""
+    """A job that was published in error state and ran again is one job at APEL, with the usage of both runs."""
     site = made(memory, empty_box, target)
     path = tmp_path / "accounting"
-    path.write_bytes(ran(7, 1, 10, 20, failed=25, exit_status=99, cpu=4, ru_utime=4))
+    path.write_bytes(ran(7, 1, 10, 20, failed=30, exit_status=100, cpu=4, ru_utime=4))
     take(site, path)
     site.sql("UPDATE DBConfig SET KeyValue = '0' WHERE KeyName = 'ARCACCT_CREATED'")
     site.publish()

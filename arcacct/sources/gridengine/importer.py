@@ -31,6 +31,7 @@ from arcacct.records.imports import (
     pages,
 )
 from arcacct.records.model import Job
+from arcacct.records.runs import FOLLOWED_S
 from arcacct.records.writer import JobWriter, remove, rename
 from arcacct.sources.gridengine import accounting_file
 from arcacct.sources.gridengine.accounting_file import read_lines
@@ -41,6 +42,7 @@ from arcacct.sources.gridengine.record import (
     Record,
     RecordKey,
     Run,
+    is_final,
     jobs,
     key,
     local_job,
@@ -153,9 +155,10 @@ class _Slice(BatchSlice):
     def single(self, record: Record, place: LinePlace) -> None:
         """Add the only record of a number. Most jobs have only one, and it needs no lookup."""
         new = self._new(record, place)
-        job = local_job(JobRuns((Run(record),)), self.policy.site)
+        runs = JobRuns((Run(record),))
+        job = local_job(runs, self.policy.site)
         if job is not None:
-            self._job(job, (new,), {}, set())
+            self._job(job, runs, (new,), {}, set())
 
     def _new(self, record: Record, place: LinePlace) -> Stored:
         new = Stored(self.next_no, None, record)
@@ -196,13 +199,15 @@ class _Slice(BatchSlice):
             members = tuple(found[key(record)] for run in runs.runs for record in run.records)
             job = local_job(runs, self.policy.site)
             if job is not None:
-                self._job(job, members, existing, claimed)
+                self._job(job, runs, members, existing, claimed)
             else:
                 self._link(members, None)
         # These AARs have no job now: their records moved to another one.
         remove(self.con, sorted(existing.keys() - claimed))
 
-    def _job(self, job: Job, members: tuple[Stored, ...], existing: dict[int, str], claimed: set[int]) -> None:
+    def _job(
+        self, job: Job, runs: JobRuns, members: tuple[Stored, ...], existing: dict[int, str], claimed: set[int]
+    ) -> None:
         linked = {one.record_id for one in members if one.record_id is not None}
         candidates = sorted(linked & existing.keys() - claimed, key=lambda one: (existing[one] != job.job_id, one))
         record_id = batch_jobs.arc_job(self.con, job, SYSTEM.lrms_names) if self.has_arc_jobs else None
@@ -220,11 +225,20 @@ class _Slice(BatchSlice):
             if existing[candidates[0]] != job.job_id:
                 rename(self.con, candidates[0], job.job_id)
             self.plans.append(_Plan(job, members))
+        elif not is_final(runs) and self._reached() < job.end_time + FOLLOWED_S:
+            self._link(members, None)
+            self.taken = self.taken._replace(followed=self.taken.followed + 1)
         elif self.waits(job):
             self._link(members, None)
             self.taken = self.taken._replace(waiting=self.taken.waiting + 1)
         else:
             self.plans.append(_Plan(job, members))
+
+    def _reached(self) -> int:
+        """Return the time that the cell's accounting reached: the newest end of a run, UTC seconds."""
+        newest = "SELECT EndTimeUs FROM GridEngineRecords WHERE Cell = ? ORDER BY EndTimeUs DESC LIMIT 1"
+        stored = self.con.execute(newest, (self.cell,)).fetchone() or (0,)
+        return max([stored[0], *(new.record.end_time_us for new, _place in self.new.values())]) // 10**6
 
     def _link(self, members: Iterable[Stored], record_id: int | None) -> None:
         for one in members:
@@ -573,8 +587,9 @@ def of_file(path: str, start: int, end: int) -> Iterator[Figures]:
             raise InputError(reader.complaint)
     site = BatchSite()
     for records in found.values():
-        for job in (local_job(runs, site) for runs in jobs(records)):
+        for runs in jobs(records):
+            job = local_job(runs, site)
             if job is not None and start <= job.end_time < end:
-                yield figures(job)
+                yield figures(job)._replace(is_final=is_final(runs))
     if bad:
         raise InputError(f"{path}: {count_of(bad, 'line')} not usable; `arcacct import gridengine` says why")

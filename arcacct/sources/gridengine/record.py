@@ -154,8 +154,10 @@ FAILED = {
 
 DID_NOT_RUN = frozenset((*range(1, 12), 21, 26, 27, 28, 29, 36, 38))
 """``failed`` codes of attempts that never started the job itself."""
-NOT_FINAL = frozenset((24, 25, 30))
-"""``failed`` codes of runs that another run may follow: migrated, rescheduled, in error state."""
+FOLLOWED = frozenset((24, 25))
+"""``failed`` codes of runs that another run follows: migrated, rescheduled."""
+NOT_FINAL = frozenset((*FOLLOWED, 30))
+"""``failed`` codes of runs that another run may follow: also in error state, until someone clears it."""
 
 STORED = Record._fields[:-1]
 """The fields with a column of their own."""
@@ -377,6 +379,11 @@ def deciding(counted: tuple[Run, ...]) -> Run:
     return next((run for run in reversed(counted) if run.master.failed not in NOT_FINAL), counted[-1])
 
 
+def is_final(runs: JobRuns) -> bool:
+    """Whether no other run of a job follows, by the run that decides."""
+    return deciding(runs.counted).master.failed not in FOLLOWED
+
+
 def is_reserved(record: Record) -> bool:
     """
     Whether CPU time and memory are the reserved amounts, not the use (execd_params ACCT_RESERVED_USAGE).
@@ -474,6 +481,14 @@ def local_job(runs: JobRuns, site: BatchSite) -> Job | None:
     if any(has_no_end(run.master) for run in counted):
         # By the daemon's clock, not from start to end.
         sources.append(("wall_s", DEFAULT))
+    slots = [max(run.master.slots, 1) for run in counted]
+    wall_s = round(sum([wall_us(run.master) for run in counted]) / _US)
+    extra = list(_extra(record))
+    if len(set(slots)) > 1:
+        core_us = sum([wall_us(run.master) * count for run, count in zip(counted, slots, strict=True)])
+        wall_s, exact, label = batch_jobs.calculated_wall(round(core_us / _US), max(slots))
+        extra.append(exact)
+        sources = [*(one for one in sources if one[0] != "wall_s"), label]
     return Job(
         # A requeue resets the submission time, so take the earliest one.
         batch_jobs.job_id("gesge", site.cell, local_job_id(runs.runs[0].master), submitted),
@@ -486,10 +501,10 @@ def local_job(runs: JobRuns, site: BatchSite) -> Job | None:
         **batch_jobs.accounted_to(whose, site.rules)._asdict(),
         exit_code=exit_code(record),
         node_count=len(_hosts(last)) or 1,
-        core_count=max(record.slots, 1),
+        core_count=max(slots),
         memory_kib=_amount(totals.memory_kib),
         virtual_memory_kib=_amount(totals.virtual_memory_kib),
-        wall_s=round(sum([wall_us(run.master) for run in counted]) / _US),
+        wall_s=wall_s,
         cpu_user_s=_amount(user_s or 0) or 0,
         cpu_kernel_s=_amount(kernel_s or 0) or 0,
         job_name=record.job_name,
@@ -498,7 +513,7 @@ def local_job(runs: JobRuns, site: BatchSite) -> Job | None:
         local_user=f"{record.owner}:{record.group}" if record.owner and record.group else record.owner,
         project=record.project,
         benchmark=benchmark,
-        extra=tuple(_extra(record)),
+        extra=tuple(extra),
         events=tuple(
             event
             for run in counted

@@ -41,6 +41,7 @@ from arcacct.errors import StoreError
 from arcacct.records.imports import BatchSite
 from arcacct.records.reader import ended_between
 from arcacct.sources.gridengine import importer
+from arcacct.sources.gridengine.importer import of_file
 from arcacct.targets.apel.messages import APELOptions
 
 TYPE_CHECKING = False
@@ -173,10 +174,31 @@ def test_two_files_in_any_order(choice: list[bool]) -> None:
     assert imported(other, one, twice=True) == WHOLE
 
 
+LATER = ran(8, 0, 0, 86_500, failed=26)
+"""A record of a job that never ran: the log is a day further."""
+
+
+def test_a_rescheduled_job_is_recorded_after_its_last_run(world, tmp_path) -> None:
+    """Or after a day without one, by the time of the log."""
+    path = tmp_path / "accounting"
+    path.write_bytes(ran(7, 1, 10, 20, failed=25, exit_status=99, slots=4) + ran(9, 1, 10, 86_419))
+
+    assert world.take(path).taken.followed == 1
+    assert world.take(path).taken.followed == 1
+    assert world.value("SELECT group_concat(local_job_id) FROM v1_jobs") == "9"
+    with path.open("ab") as file:
+        file.write(ran(7, 86_430, 86_440, 86_450, slots=2))
+    assert world.take(path).taken.followed == 0
+    assert world.con.execute("SELECT core_count, wall_s, status FROM v1_jobs WHERE local_job_id = '7'").fetchall() == [
+        (4, 15, "completed")
+    ]
+    assert [one.core_s for one in of_file(str(path), 0, 2**33) if one.local_job_id == "7"] == [4 * 10 + 2 * 10]
+
+
 def test_a_requeued_job_is_corrected(world, tmp_path) -> None:
     """A job that was imported after its first run is the same job after its second, and is logged once more."""
     path = tmp_path / "accounting"
-    path.write_bytes(ran(7, 1, 10, 20, failed=25, exit_status=99))
+    path.write_bytes(ran(7, 1, 10, 20, failed=25, exit_status=99) + LATER)
     world.take(path)
     record_id, seq = world.value("SELECT RecordID FROM AAR"), world.seq()
     with path.open("ab") as file:
@@ -214,7 +236,7 @@ def test_two_jobs_that_turn_out_to_be_one(world, tmp_path) -> None:
         world.take(path)
         counts.append(world.value("SELECT count(*) FROM AAR"))
 
-    assert counts == [1, 2, 2, 1]
+    assert counts == [0, 2, 2, 1]
     assert world.value("SELECT wall_s FROM v1_jobs") == 20
     for table in ("RecordSources", "JobExtraInfo", "JobEvents", "FieldSources"):
         assert world.value(f"SELECT count(*) FROM {table} WHERE RecordID NOT IN (SELECT RecordID FROM AAR)") == 0
@@ -498,7 +520,7 @@ def test_cells_are_apart(world, tmp_path) -> None:
 def test_a_pruned_job_does_not_come_back(world, tmp_path) -> None:
     """A job that was put away is not made again, not even when another of its records comes."""
     path = tmp_path / "accounting"
-    path.write_bytes(ran(7, 1, 10, 20, failed=25, exit_status=99))
+    path.write_bytes(ran(7, 1, 10, 20, failed=30, exit_status=100))
     world.take(path)
     world.con.execute("DELETE FROM AAR")
     with path.open("ab") as file:
@@ -513,7 +535,7 @@ def test_a_pruned_job_does_not_come_back(world, tmp_path) -> None:
 def test_the_oldest_file_first(world, tmp_path) -> None:
     """Files are read in the order they were written in, whatever order a shell gives them in."""
     (tmp_path / "accounting").write_bytes(ran(7, 21, 30, 50))
-    (tmp_path / "accounting.0").write_bytes(ran(7, 1, 10, 20, failed=25, exit_status=99))
+    (tmp_path / "accounting.0").write_bytes(ran(7, 1, 10, 20, failed=30, exit_status=100))
 
     report = world.take(tmp_path / "accounting", tmp_path / "accounting.0")
 
