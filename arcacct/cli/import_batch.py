@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import click
 
 from arcacct.cli.console import examples, print_error, print_line
+from arcacct.cli.import_sonar import join_telemetry
 from arcacct.cli.options import INSTANT, Decorator, in_order, settings_of, together
 from arcacct.cli.progress import (
     print_counts,
@@ -132,9 +133,10 @@ def run_import(
         if ask is not None:
             ask(work)
         work.finish()
+        unjoined = join_telemetry(con, settings)
     print_report(source, work.report)
     # What was rejected before, and has not changed, is no news.
-    unusable = work.report.news + work.report.unreadable + work.report.failed_jobs
+    unusable = work.report.news + work.report.unreadable + work.report.failed_jobs + unjoined
     return InputError.exit_code if unusable and not given.lenient else 0
 
 

@@ -10,6 +10,7 @@ import click
 
 from arcacct.cli.console import examples, print_error, print_line
 from arcacct.cli.import_batch import NOT_YET, BatchOptions, batch_options, need_input
+from arcacct.cli.import_sonar import join_telemetry
 from arcacct.cli.options import QacctInstant, settings_of, together
 from arcacct.cli.progress import print_counts, print_retried, print_unusable, progress, until_signal
 from arcacct.cli.stats import Qacct, question_of, question_options, tasks_of
@@ -99,6 +100,7 @@ def gridengine(ctx: click.Context, files: tuple[str, ...], given: BatchOptions, 
                 work.follow(files, goes_on=goes_on)
         elif files:
             work.files(files)
+        unjoined = join_telemetry(con, settings)
     report, taken = work.report, work.report.taken
     print_counts(
         (report.bad_lines, "line", " not usable; all others are imported"),
@@ -115,7 +117,7 @@ def gridengine(ctx: click.Context, files: tuple[str, ...], given: BatchOptions, 
     )
     print_unusable(report.unusable)
     # What was rejected before, and has not changed, is no news.
-    return _exit_code(report.news + report.unreadable + report.failed_jobs, is_lenient=given.lenient)
+    return _exit_code(report.news + report.unreadable + report.failed_jobs + unjoined, is_lenient=given.lenient)
 
 
 def _check(files: tuple[str, ...], given: BatchOptions, asked: GridEngineOptions) -> None:

@@ -9,7 +9,9 @@ import click
 from arcacct.cli.console import examples, print_error, print_line
 from arcacct.cli.options import settings_of
 from arcacct.cli.progress import print_retried, progress, until_signal
+from arcacct.config.settings import Settings
 from arcacct.database.access import accounting
+from arcacct.database.connection import Connection
 from arcacct.errors import InputError, UsageError
 from arcacct.sources.sonar.importer import UNJOINED, Importer, SonarReport, has_arex_records
 from arcacct.sources.sonar.jobs import Site
@@ -51,14 +53,7 @@ def sonar(
     settings = settings_of(ctx)
     codes = []
     with accounting(settings.places) as con:
-        site = Site(
-            settings.map,
-            settings.node_benchmarks,
-            settings.queue_benchmarks,
-            settings.places.rules.default_benchmark,
-            not has_arex_records(con) if records is None else records,
-            details,
-        )
+        site = _site(con, settings, records=records, details=details)
         if retry:
             run = Importer(con, settings.places, site, print_error, keeps=False)
             print_retried(run.retry())
@@ -75,6 +70,30 @@ def sonar(
                     run.files(files)
             codes.append(_tell(run.report))
     return max(codes)
+
+
+def _site(con: Connection, settings: Settings, *, records: bool | None = None, details: bool = False) -> Site:
+    return Site(
+        settings.map,
+        settings.node_benchmarks,
+        settings.queue_benchmarks,
+        settings.places.rules.default_benchmark,
+        not has_arex_records(con) if records is None else records,
+        details,
+    )
+
+
+def join_telemetry(con: Connection, settings: Settings) -> int:
+    """
+    Add telemetry that came before its records to them, and say how much.
+
+    Returns the number of records to which it cannot be added.
+    """
+    run = Importer(con, settings.places, _site(con, settings), print_error)
+    run.finish()
+    if run.report.enriched:
+        print_line(f"telemetry of an earlier import added to {count_of(run.report.enriched, 'record')}")
+    return run.report.news
 
 
 def _tell(report: SonarReport) -> int:

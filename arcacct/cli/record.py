@@ -18,6 +18,7 @@ from arcacct.config.parser import RUN_TIME_FILE, conf_d, find_conf, our_conf
 from arcacct.config.paths import Places, places
 from arcacct.database import access
 from arcacct.database.access import accounting
+from arcacct.database.schema import sources_of
 from arcacct.errors import ConfigError, InputError, StoreBusy, UsageError, use_as
 from arcacct.wording import count_of
 
@@ -144,6 +145,11 @@ def sweep(
 
             with suppress(StoreBusy, ConfigError):
                 forget_old(settings_of(ctx, warns=False), con)
+        if own and not dry_run and "sonar" in sources_of(con):
+            from arcacct.cli.import_sonar import join_telemetry  # noqa: PLC0415  few sites have telemetry
+
+            with suppress(StoreBusy, ConfigError):
+                join_telemetry(con, settings_of(ctx, warns=False))
     finally:
         access.leave_open(con, here.database)
     print_error(*report.complaints)

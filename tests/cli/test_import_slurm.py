@@ -43,6 +43,17 @@ def test_files(conf) -> None:
     assert "0 new runs, 118 known; 0 jobs added, 0 changed" in done.stdout
 
 
+def test_telemetry_that_came_before_its_jobs_is_added_to_them(conf) -> None:
+    """Each run has its own samples, without a further import of telemetry."""
+    assert arcacct("--config", conf, "import", "sonar", "--no-records", str(CASES / "z.jsonl")).returncode == 0
+    done = import_(conf, CASES / "z.txt")
+
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith("telemetry of an earlier import added to 2 records\n")
+    assert value(conf, "SELECT group_concat(samples) FROM v1_job_telemetry") == "6,6"
+    assert "telemetry" not in import_(conf, CASES / "z.txt").stdout
+
+
 def test_a_job_whose_row_was_cut_is_counted_as_left_out(conf) -> None:
     done = import_(conf, CASES / "s_cut.txt")
 

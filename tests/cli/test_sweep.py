@@ -18,6 +18,7 @@ from control_directory import set_up
 from installed import ARCACCT, arcacct, configured
 from job_files import JOB, LOCAL, NOON_NS, Files, events, lay, remove, rows
 from other_users import acting_as
+from sonar_site import sample, stream
 
 from arcacct.arex.control_files import read_job
 from arcacct.config.paths import places
@@ -45,6 +46,25 @@ def test_the_summary_is_on_stdout(control: pathlib.Path) -> None:
     assert first.stdout == f"1 event from the spool; 3 jobs in {control}, 3 read, 2 recorded: 2 never seen\n"
     assert second.stdout.startswith(f"0 events from the spool; 3 jobs in {control}, ")
     assert second.stdout.endswith(" read, 0 recorded\n")
+
+
+def test_telemetry_that_came_before_its_job_is_added_to_it(control: pathlib.Path) -> None:
+    """The next sweep adds it, and no further import of telemetry is needed."""
+    conf = control.parent / "arc.conf"
+    process = {"pid": 1, "cpu_time": 5, "resident_memory": 2048}
+    (control.parent / "samples.jsonl").write_bytes(
+        stream(*(sample(at, [process], job=4711, node="wn1") for at in (4800, 5400)))
+    )
+    lay(control, Files(local=LOCAL.replace(b"lrms=fork", b"lrms=slurm")), "A")
+    assert arcacct("--config", conf, "import", "sonar", control.parent / "samples.jsonl").returncode == 0
+
+    done = arcacct("--config", conf, "sweep")
+
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith("telemetry of an earlier import added to 1 record\n")
+    with closing(sqlite3.connect(control / "accounting" / "arcacct" / "accounting.db")) as con:
+        assert con.execute("SELECT job_id, samples FROM v1_job_telemetry").fetchall() == [("A", 2)]
+    assert "telemetry of" not in arcacct("--config", conf, "sweep").stdout
 
 
 @pytest.mark.parametrize("ours", ["", "[arcacct]\nnames_kept_months=12\n"], ids=["all names stay", "old names go"])
