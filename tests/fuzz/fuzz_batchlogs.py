@@ -128,4 +128,4 @@ def _check(con: sqlite3.Connection) -> None:
     )
     found = con.execute(f"SELECT * FROM BatchRuns WHERE {wrong}").fetchall()
     assert not found, found
-    assert con.execute("SELECT count(*) FROM BatchRuns WHERE RecordID IS NULL").fetchone() == (0,)
+    assert con.execute("SELECT count(*) FROM BatchRuns WHERE RecordID IS NULL AND IsFinal").fetchone() == (0,)
