@@ -22,10 +22,10 @@ from arcacct.cli.progress import (
 )
 from arcacct.database.access import accounting
 from arcacct.errors import InputError, UsageError
-from arcacct.records.batch_runs import LogForm, LogSource
 from arcacct.records.batch_systems import BatchSystem
-from arcacct.records.imports import BatchPolicy, BatchSite
-from arcacct.records.runs import NEVER_STARTED, UNFINISHED, RunsImport, RunsReport, SourceType
+from arcacct.sources.engine.batch_runs import LogForm, LogSource
+from arcacct.sources.engine.imports import BatchPolicy, BatchSite
+from arcacct.sources.engine.runs import NEVER_STARTED, UNFINISHED, RunsImport, RunsReport, SourceType
 from arcacct.wording import count_of
 
 LEFT_OUT = "Unusable input is shown and stored (`import rejected`). The exit code is 65 if any is new."

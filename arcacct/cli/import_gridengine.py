@@ -18,7 +18,7 @@ from arcacct.cli.tables import FORMATS, format_option, show
 from arcacct.database.access import accounting
 from arcacct.errors import InputError, UsageError
 from arcacct.records.batch_systems import GRIDENGINE
-from arcacct.records.imports import BatchPolicy, BatchSite
+from arcacct.sources.engine.imports import BatchPolicy, BatchSite
 from arcacct.sources.gridengine.importer import Import
 from arcacct.sources.gridengine.qacct import ALL_COLUMNS, FileSummary, block, qacct_lines, row, table, table_columns
 from arcacct.wording import count_of

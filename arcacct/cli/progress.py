@@ -19,7 +19,7 @@ from arcacct.wording import count_of
 
 if TYPE_CHECKING:
     from arcacct.records.import_quarantine import RetryResult
-    from arcacct.records.imports import BatchTaken
+    from arcacct.sources.engine.imports import BatchTaken
 
 _PATIENCE_S = 1.0
 _TURN_S = 0.25

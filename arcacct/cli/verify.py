@@ -24,7 +24,7 @@ from arcacct.queries.verify import verify as compare
 from arcacct.queries.verify_report import MonthReport
 from arcacct.records.batch_jobs import Figures
 from arcacct.records.batch_systems import BATCH_SYSTEMS, GRIDENGINE, HTCONDOR, SLURM, BatchSystem
-from arcacct.records.runs import SourceType, figures_of_command, figures_of_file
+from arcacct.sources.engine.runs import SourceType, figures_of_command, figures_of_file
 from arcacct.sources.gridengine import importer
 from arcacct.sources.htcondor.history import HistoryCommand, HistoryForm
 from arcacct.sources.htcondor.importer import SOURCE as HTCONDOR_SOURCE

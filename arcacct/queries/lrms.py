@@ -10,9 +10,8 @@ from arcacct.database.connection import Connection
 from arcacct.publishing.ledger_rows import Month, month_bounds
 from arcacct.queries.verify_report import Deviation, Source
 from arcacct.records import reader
-from arcacct.records.batch_jobs import CLOCKS_S, Figures, same_host
+from arcacct.records.batch_jobs import CLOCKS_S, FOLLOWED_S, Figures, same_host
 from arcacct.records.batch_systems import HTCONDOR, BatchSystem
-from arcacct.records.runs import FOLLOWED_S
 
 DAY_S = 86_400
 _SLACK_S, _SLACK = 5, 0.05
@@ -89,7 +88,7 @@ def lrms_month(name: str, figures: Iterable[Figures], con: Connection, lrms: Bat
             matched.setdefault(record.job_id, (record, []))[1].append(one)
         elif start <= one.end_time < end:
             pairs.append((None, [one]))
-    # A run that another one follows is not recorded before that (`records.runs.FOLLOWED_S`).
+    # A run that another one follows is not recorded before that (`batch_jobs.FOLLOWED_S`).
     pairs = [one for one in pairs if one[1][0].is_final or one[1][0].end_time + FOLLOWED_S <= newest]
     pairs += [pair for pair in matched.values() if start <= max(run.end_time for run in pair[1]) < end]
     for record in (one for some in here.values() for one in some):

@@ -228,6 +228,12 @@ class Figures(NamedTuple):
     """False: the batch system says that another run follows."""
 
 
+FOLLOWED_S = 86_400
+"""
+A job whose last run is followed by another one waits for it, but not longer than this time of its log, in seconds.
+
+Its record would be published as that of a job that ended, and would change its key at the receivers.
+"""
 CORE_SECONDS = "coreseconds"
 """The key of JobExtraInfo with the core seconds of a job that are not its wall time times its cores."""
 

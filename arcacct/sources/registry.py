@@ -2,8 +2,8 @@
 The sources by name: the built-in ones and those of other packages.
 
 Another package adds a batch system by an entry point of the group `GROUP`. The name of the entry point is that of the
-command (`import NAME`). Its object is a module with ``SOURCE``, a `records.batch_runs.LogSource`. Installed packages
-are searched only for a name that is not built in, and for `import --help`.
+command (`import NAME`). Its object is a module with ``SOURCE``, a `LogSource` of `sources.engine.batch_runs`. Installed
+packages are searched only for a name that is not built in, and for `import --help`.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from arcacct.records.batch_systems import BATCH_SYSTEMS
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from arcacct.records.batch_runs import LogSource
-    from arcacct.records.runs import SourceType
+    from arcacct.sources.engine.batch_runs import LogSource
+    from arcacct.sources.engine.runs import SourceType
 
 GROUP = "arcacct.sources"
 _OTHERS = ("arex", "features", "rejected", "sonar")
@@ -56,9 +56,9 @@ def installed(name: str) -> LogSource | None:
 def _wrong(name: str, source: LogSource) -> Iterator[str]:
     """Yield the reasons why a source cannot have this name, or cannot be used."""
     # Import these only for a source of another package. Other commands do not need them.
-    from arcacct.records.batch_runs import LogSource  # noqa: PLC0415
     from arcacct.records.enrichment import SOURCES  # noqa: PLC0415
     from arcacct.records.states import UNKNOWN  # noqa: PLC0415
+    from arcacct.sources.engine.batch_runs import LogSource  # noqa: PLC0415
 
     if name in (*BATCH_SYSTEMS, *_OTHERS):
         yield f"{name} is built in"

@@ -30,7 +30,7 @@ from arcacct.config.values import local_jobs
 from arcacct.database.access import open_accounting
 from arcacct.database.connection import Connection
 from arcacct.records import reader
-from arcacct.records.imports import BatchPolicy, BatchSite
+from arcacct.sources.engine.imports import BatchPolicy, BatchSite
 from arcacct.sources.gridengine.importer import Import
 from arcacct.targets.apel.messages import JOB_HEADERS, APELOptions
 

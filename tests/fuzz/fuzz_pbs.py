@@ -12,8 +12,8 @@ import random
 
 from batch_files import BEGIN
 
-from arcacct.records.batch_runs import BatchRun, LogForm
 from arcacct.records.import_quarantine import Fault
+from arcacct.sources.engine.batch_runs import BatchRun, LogForm
 from arcacct.sources.pbs.importer import SOURCE
 
 _WRITERS = ("openpbs", "torque", "torque with account at the end", "torque with early Exit_status", "sorted")

@@ -9,7 +9,7 @@ from gridengine_files import BEGIN, COLON, NOW, SITE, ran
 from publishing_site import CARS, SGAS, SUMMARIES, Site, at_apel, at_sgas, usage
 
 from arcacct.database.access import open_accounting
-from arcacct.records.imports import BatchPolicy, BatchSite
+from arcacct.sources.engine.imports import BatchPolicy, BatchSite
 from arcacct.sources.gridengine.importer import Import
 
 

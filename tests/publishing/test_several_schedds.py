@@ -16,9 +16,9 @@ from arcacct.publishing import sent
 from arcacct.queries.job_history import MADE_AGAIN, SentTexts
 from arcacct.records import batch_jobs
 from arcacct.records.enrichment import GRIDENGINE, SACCT
-from arcacct.records.imports import BatchPolicy, BatchSite
 from arcacct.records.model import Job
 from arcacct.records.writer import JobWriter
+from arcacct.sources.engine.imports import BatchPolicy, BatchSite
 from arcacct.sources.htcondor.history import HistoryForm
 from arcacct.sources.htcondor.importer import HTCondorImport
 from arcacct.targets import plugins

@@ -23,7 +23,7 @@ import pytest
 from arcacct.errors import InputError
 from arcacct.files.json_reader import Objects
 from arcacct.records.import_quarantine import Fault
-from arcacct.records.runs import SourceType
+from arcacct.sources.engine.runs import SourceType
 from arcacct.sources.gridengine.accounting_file import read_lines
 from arcacct.sources.htcondor.importer import SOURCE as HTCONDOR
 from arcacct.sources.lsf.importer import SOURCE as LSF

@@ -9,10 +9,10 @@ from control_directory import set_up
 
 from arcacct.config.paths import places
 from arcacct.database.access import open_accounting
-from arcacct.records.batch_runs import BatchRun, LogForm, LogSource
 from arcacct.records.import_quarantine import Fault
-from arcacct.records.imports import BatchPolicy, BatchSite
-from arcacct.records.runs import RunsImport, RunsReport
+from arcacct.sources.engine.batch_runs import BatchRun, LogForm, LogSource
+from arcacct.sources.engine.imports import BatchPolicy, BatchSite
+from arcacct.sources.engine.runs import RunsImport, RunsReport
 
 DATA = pathlib.Path(__file__).parent.parent / "data"
 BEGIN = 1793577600

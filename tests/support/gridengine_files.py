@@ -7,7 +7,7 @@ import pathlib
 import sqlite3
 
 from arcacct.config.paths import Places
-from arcacct.records.imports import BatchPolicy, BatchSite
+from arcacct.sources.engine.imports import BatchPolicy, BatchSite
 from arcacct.sources.gridengine.accounting_file import record
 from arcacct.sources.gridengine.importer import GridEngineReport, Import
 from arcacct.sources.gridengine.record import Record

@@ -32,7 +32,7 @@ from arcacct.config.paths import Places, places
 from arcacct.database.access import accounting
 from arcacct.database.connection import make_durable
 from arcacct.errors import InputError
-from arcacct.records.imports import BatchPolicy, BatchSite
+from arcacct.sources.engine.imports import BatchPolicy, BatchSite
 from arcacct.sources.htcondor.history import HistoryCommand, HistoryForm
 from arcacct.sources.htcondor.importer import HTCondorImport
 from arcacct.sources.slurm.importer import SlurmImport

@@ -13,9 +13,9 @@ from stored_jobs import endpoint_id
 from arcacct.config.paths import places
 from arcacct.database.access import open_accounting, writing
 from arcacct.records.import_quarantine import Fault, RetryResult
-from arcacct.records.imports import BatchPolicy, BatchSite
 from arcacct.records.recorder import name_id
-from arcacct.records.runs import UNFINISHED, NoUsage, ParsedRun, RunsReport
+from arcacct.sources.engine.imports import BatchPolicy, BatchSite
+from arcacct.sources.engine.runs import UNFINISHED, NoUsage, ParsedRun, RunsReport
 from arcacct.sources.slurm.importer import SlurmImport
 from arcacct.sources.slurm.record import SlurmRun
 from arcacct.sources.slurm.sacct import OutputForm, read

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from arcacct.files.json_reader import parsed
 from arcacct.records.import_quarantine import Fault, fault_of
-from arcacct.records.runs import Field, values_of
+from arcacct.sources.engine.runs import Field, values_of
 from arcacct.sources.gridengine.record import Record
 from arcacct.wording import count_of
 

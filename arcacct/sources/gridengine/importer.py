@@ -15,24 +15,22 @@ from arcacct.database.connection import Connection
 from arcacct.errors import InputError
 from arcacct.files.follow import FileOffset, FileTailer, Overlong, Reader
 from arcacct.records import batch_jobs
-from arcacct.records.batch_jobs import Figures, figures
+from arcacct.records.batch_jobs import FOLLOWED_S, Figures, figures
 from arcacct.records.batch_systems import GRIDENGINE as SYSTEM
 from arcacct.records.enrichment import GRIDENGINE
 from arcacct.records.import_quarantine import Fault, Reject, RejectedEntry, forget
-from arcacct.records.imports import (
+from arcacct.records.imports import Progress, Say
+from arcacct.records.model import Job
+from arcacct.records.writer import JobWriter, remove, rename
+from arcacct.sources.engine.imports import (
     BatchImport,
     BatchPolicy,
     BatchReport,
     BatchSite,
     BatchSlice,
     BatchTaken,
-    Progress,
-    Say,
     pages,
 )
-from arcacct.records.model import Job
-from arcacct.records.runs import FOLLOWED_S
-from arcacct.records.writer import JobWriter, remove, rename
 from arcacct.sources.gridengine import accounting_file
 from arcacct.sources.gridengine.accounting_file import read_lines
 from arcacct.sources.gridengine.record import (

@@ -9,9 +9,9 @@ from typing import NamedTuple
 
 from arcacct.records import batch_jobs, states
 from arcacct.records.enrichment import DEFAULT
-from arcacct.records.imports import BatchSite
 from arcacct.records.model import Job, whole_cpu_s
 from arcacct.records.states import ABORTED, COMPLETED
+from arcacct.sources.engine.imports import BatchSite
 
 # Grid Engine's records: one for each run of a job or of one of its tasks.
 #

@@ -13,7 +13,7 @@ from arcacct.errors import InputError
 from arcacct.files.subprocess import printed
 from arcacct.records.import_quarantine import Fault, fault_of
 from arcacct.records.model import parsed_fqan, whole_cpu_s
-from arcacct.records.runs import NEVER_STARTED, UNFINISHED, Asked, Field, NoUsage, ParsedRun, better, values_of
+from arcacct.sources.engine.runs import NEVER_STARTED, UNFINISHED, Asked, Field, NoUsage, ParsedRun, better, values_of
 from arcacct.sources.htcondor import classad
 from arcacct.sources.htcondor.classad import Ad, Expression, Value
 from arcacct.wording import span_of

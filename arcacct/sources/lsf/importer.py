@@ -6,7 +6,9 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 
-from arcacct.records.batch_runs import (
+from arcacct.records.batch_systems import LSF
+from arcacct.records.model import whole_cpu_s
+from arcacct.sources.engine.batch_runs import (
     LARGEST,
     LONGEST_LINE,
     NO_TASK,
@@ -21,9 +23,7 @@ from arcacct.records.batch_runs import (
     status_of,
     whole,
 )
-from arcacct.records.batch_systems import LSF
-from arcacct.records.model import whole_cpu_s
-from arcacct.records.runs import NEVER_STARTED, Field, NoUsage, ParsedRun, values_of
+from arcacct.sources.engine.runs import NEVER_STARTED, Field, NoUsage, ParsedRun, values_of
 from arcacct.wording import count_of
 
 # Blanks separate fields. Texts are in double quotes, and a quote within a text is doubled. A record ends at the first

@@ -8,7 +8,8 @@ from collections.abc import Iterable, Iterator
 from functools import partial
 
 from arcacct.records.batch_jobs import SIGNALLED
-from arcacct.records.batch_runs import (
+from arcacct.records.batch_systems import PBS
+from arcacct.sources.engine.batch_runs import (
     LARGEST,
     NO_TASK,
     BatchRun,
@@ -20,8 +21,7 @@ from arcacct.records.batch_runs import (
     status_of,
     whole,
 )
-from arcacct.records.batch_systems import PBS
-from arcacct.records.runs import NEVER_STARTED, Field, NoUsage, ParsedRun, values_of
+from arcacct.sources.engine.runs import NEVER_STARTED, Field, NoUsage, ParsedRun, values_of
 from arcacct.sources.pbs.record import values_by_key
 
 # One line for each event of a job: ``stamp;type;id;key=value key=value ...``.

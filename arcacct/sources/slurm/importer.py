@@ -10,11 +10,11 @@ from arcacct.database.connection import Connection
 from arcacct.records import batch_jobs
 from arcacct.records.batch_systems import SLURM as SYSTEM
 from arcacct.records.enrichment import CONFIGURED, SLURM
-from arcacct.records.imports import BatchSite
 from arcacct.records.model import Job, whole_cpu_s
-from arcacct.records.runs import ParsedRun, RunsImport, RunTable, SourceType
 from arcacct.records.slurm_formats import expand
 from arcacct.records.states import ABORTED, COMPLETED, FAILED
+from arcacct.sources.engine.imports import BatchSite
+from arcacct.sources.engine.runs import ParsedRun, RunsImport, RunTable, SourceType
 from arcacct.sources.slurm.record import FIELDS, SlurmRun, joined, true_signal
 from arcacct.sources.slurm.sacct import OVERLAP_S, OutputForm, read
 

@@ -13,7 +13,6 @@ from typing import Any, NamedTuple, TypeVar
 
 from arcacct.errors import InputError
 from arcacct.records.import_quarantine import optional
-from arcacct.records.runs import NEVER_STARTED, UNFINISHED, Field, Noise, NoUsage, better, values_of
 from arcacct.records.slurm_formats import (
     LARGEST,
     NOT_SAID,
@@ -31,6 +30,7 @@ from arcacct.records.slurm_formats import (
     size_kib,
     state,
 )
+from arcacct.sources.engine.runs import NEVER_STARTED, UNFINISHED, Field, Noise, NoUsage, better, values_of
 from arcacct.wording import count_of
 
 # Slurm's accounting: one run of a job, from its start (or its requeue) to its end, with the usage of its steps.

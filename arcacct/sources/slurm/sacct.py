@@ -14,7 +14,6 @@ from arcacct.errors import InputError
 from arcacct.files.json_reader import MISSING, BeyondBoundsError, Reader, is_torn
 from arcacct.files.subprocess import printed
 from arcacct.records.import_quarantine import Fault, fault_of
-from arcacct.records.runs import Asked, Noise, NoUsage, ParsedRun
 from arcacct.records.slurm_formats import (
     LARGEST,
     LATEST_S,
@@ -26,6 +25,7 @@ from arcacct.records.slurm_formats import (
     new_delimiter,
     state,
 )
+from arcacct.sources.engine.runs import Asked, Noise, NoUsage, ParsedRun
 from arcacct.sources.slurm.record import (
     COLUMNS,
     GOES_ON,

@@ -38,8 +38,8 @@ from arcacct.config.paths import places
 from arcacct.config.values import map_rule
 from arcacct.database.access import open_accounting
 from arcacct.errors import StoreError
-from arcacct.records.imports import BatchSite
 from arcacct.records.reader import ended_between
+from arcacct.sources.engine.imports import BatchSite
 from arcacct.sources.gridengine import importer
 from arcacct.sources.gridengine.importer import of_file
 from arcacct.targets.apel.messages import APELOptions

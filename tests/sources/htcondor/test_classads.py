@@ -10,7 +10,7 @@ from htcondor_files import HISTORY, JSON, JSONL, LONG, ad, history, jobs, reason
 from memory import cost_of
 
 from arcacct.errors import InputError
-from arcacct.records.runs import NoUsage
+from arcacct.sources.engine.runs import NoUsage
 from arcacct.sources.htcondor.classad import Expression, value_of
 from arcacct.sources.htcondor.history import HistoryForm, Scores, read
 

@@ -17,9 +17,9 @@ from arcacct.export.jobs import look, pages
 from arcacct.queries.lrms import lrms_month
 from arcacct.queries.questions import Selection, measured_parts
 from arcacct.queries.usage import usage
-from arcacct.records.batch_runs import LogForm
-from arcacct.records.imports import BatchTaken
-from arcacct.records.runs import figures_of_file
+from arcacct.sources.engine.batch_runs import LogForm
+from arcacct.sources.engine.imports import BatchTaken
+from arcacct.sources.engine.runs import figures_of_file
 from arcacct.sources.pbs.importer import SOURCE, WITHOUT_END
 
 TYPE_CHECKING = False
@@ -116,7 +116,7 @@ def test_an_end_in_the_log_of_the_next_day_is_found(host) -> None:
 
 
 def test_ends_are_found_however_many_jobs_were_deleted(host, monkeypatch) -> None:
-    monkeypatch.setattr("arcacct.records.runs._MOST_LEFT", 3)
+    monkeypatch.setattr("arcacct.sources.engine.runs._MOST_LEFT", 3)
     deleted = [other("D", f"{number}.srv") for number in range(1, 9)]
     report = host.take(line("2.srv"), *deleted[:7], line("8.srv"), deleted[7])
 

@@ -15,9 +15,9 @@ from slurm_files import BEGIN, CASES, CLUSTER, COLUMNS, DATA, JSON, SONAR, TABLE
 from arcacct.config.values import QueueBenchmark, map_rule
 from arcacct.database.access import writing
 from arcacct.errors import StoreError
-from arcacct.records import runs
-from arcacct.records.imports import BatchSite
 from arcacct.records.recorder import name_id
+from arcacct.sources.engine import runs
+from arcacct.sources.engine.imports import BatchSite
 from arcacct.sources.sonar.importer import Importer
 from arcacct.sources.sonar.jobs import Site
 
@@ -412,7 +412,7 @@ def test_an_import_that_is_interrupted_loses_nothing(host, monkeypatch, place) -
             raise StoreError("disk full")
         return whole(*arguments)
 
-    monkeypatch.setattr("arcacct.records.runs.take", refusing)
+    monkeypatch.setattr("arcacct.sources.engine.runs.take", refusing)
     rows = [row(number) for number in range(1, 500)]
     with pytest.raises(StoreError, match="disk full"):
         host.take(table(*rows))

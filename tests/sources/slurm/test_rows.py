@@ -9,8 +9,8 @@ from memory import cost_of
 from slurm_files import COLUMNS, DATA, TABLE, row
 
 from arcacct.errors import InputError
-from arcacct.records.runs import Noise
 from arcacct.records.slurm_formats import new_delimiter
+from arcacct.sources.engine.runs import Noise
 from arcacct.sources.slurm.record import Misfit, TableRow, TableRows, header_of
 
 

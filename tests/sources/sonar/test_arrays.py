@@ -7,8 +7,8 @@ import pathlib
 import pytest
 from sonar_site import Host, sample, stream
 
-from arcacct.records.imports import BatchPolicy, BatchSite
 from arcacct.records.recorder import set_children
+from arcacct.sources.engine.imports import BatchPolicy, BatchSite
 from arcacct.sources.features.collect import take_features
 from arcacct.sources.gridengine.importer import Import
 from arcacct.sources.sonar.jobs import Site

@@ -19,23 +19,23 @@ from arcacct.database.schema import SOURCES
 from arcacct.errors import InputError, UsageError
 from arcacct.files.follow import FileTailer, Reader
 from arcacct.records import batch_jobs
-from arcacct.records.batch_jobs import Figures, figures
+from arcacct.records.batch_jobs import FOLLOWED_S, Figures, figures
 from arcacct.records.batch_systems import BatchSystem
 from arcacct.records.import_quarantine import Fault, Reject, RejectedEntry, forget
-from arcacct.records.imports import (
+from arcacct.records.imports import Say
+from arcacct.records.model import Job
+from arcacct.records.states import OF_RUNS
+from arcacct.records.writer import JobWriter, remove
+from arcacct.sources.engine.imports import (
     BatchImport,
     BatchPolicy,
     BatchReport,
     BatchSite,
     BatchSlice,
     BatchTaken,
-    Say,
     of_written,
     pages,
 )
-from arcacct.records.model import Job
-from arcacct.records.states import OF_RUNS
-from arcacct.records.writer import JobWriter, remove
 from arcacct.wording import count_of
 
 # One table of fields, one function that applies it.
@@ -413,12 +413,6 @@ def _sum_of_known(values: Iterable[int | None]) -> int | None:
     return sum(known) if known else None
 
 
-FOLLOWED_S = 86_400
-"""
-A job whose last run is followed by another one waits for it, but not longer than this time of its log, in seconds.
-
-Its record would be published as that of a job that ended, and would change its key at the receivers.
-"""
 end_of = attrgetter("end_time")
 
 

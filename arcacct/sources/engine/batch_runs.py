@@ -12,10 +12,10 @@ from arcacct.records import batch_jobs
 from arcacct.records.batch_systems import BatchSystem
 from arcacct.records.enrichment import DEFAULT
 from arcacct.records.import_quarantine import Fault, fault_of
-from arcacct.records.imports import BatchSite
 from arcacct.records.model import Job
-from arcacct.records.runs import KeptRun, Noise, NoUsage, ParsedRun, RunTable, SourceType, together
 from arcacct.records.states import ABORTED, COMPLETED, FAILED
+from arcacct.sources.engine.imports import BatchSite
+from arcacct.sources.engine.runs import KeptRun, Noise, NoUsage, ParsedRun, RunTable, SourceType, together
 from arcacct.wording import span_of
 
 _SPELT = {"number": "JobNumber", "local_id": "LocalJobID", "wall_s": "Wall", "cores": "CPUs", "gpus": "GPUs"}

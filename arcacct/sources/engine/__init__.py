@@ -1,0 +1,1 @@
+"""The common parts of all sources of batch systems: imports, runs, and logs in one common table."""
