@@ -601,7 +601,7 @@ def walltimes(con: Connection, start_s: int, before_s: int) -> dict[str | None, 
     )
     rows = con.execute(
         f"SELECT CASE WHEN {unmeasured} THEN NULL ELSE {classified('UsedWalltime', WALLTIME_CLASSES)} END AS Class,"
-        f" count(*), sum({_sound('UsedWalltime')} * CPUCount) FROM {_OURS}"
+        f" count(*), sum({_sound('UsedWalltime')} * CPUCount + CoreRest) FROM {_OURS}"
         f" WHERE EndTime >= ? AND EndTime < ? AND {_COUNTED_OF_THOSE.replace('EndTime', '+EndTime')} GROUP BY 1",
         (start_s, before_s),
     )

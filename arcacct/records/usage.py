@@ -368,7 +368,8 @@ class RatedJobs(NamedTuple):
 def by_benchmark(con: Connection, months: Iterable[Month]) -> list[RatedJobs]:
     """Return the jobs of these months by benchmark, in the order of their first ends."""
     rows = con.execute(
-        "SELECT Benchmark, sum(Jobs), sum(NoWall), sum(NoCpu), sum(Wall * max(CPUCount, 1)), min(Earliest), max(Latest)"
+        "SELECT Benchmark, sum(Jobs), sum(NoWall), sum(NoCpu), sum(Wall * max(CPUCount, 1) + CoreRest), min(Earliest),"
+        " max(Latest)"
         f" FROM {_present(con)} WHERE Jobs > 0 AND {_in(months)} GROUP BY Benchmark ORDER BY 6, 1"
     )
     return [RatedJobs(unescaped_name(benchmark), *rest) for benchmark, *rest in rows]

@@ -228,8 +228,8 @@ class Changes(NamedTuple):
 def failures(con: Connection, start_s: int, before_s: int) -> Iterator[Failed]:
     """The jobs that failed or were aborted, by how; reads every record of the time."""
     rows = con.execute(
-        "SELECT Name, ExitCode, HasRun, State, Failure, count(*), sum(UsedWalltime * 1.0 * CPUCount) FROM"
-        " (SELECT Status.Name, ExitCode, CPUCount, UsedWalltime, UsedWalltime > 0 OR EXISTS"
+        "SELECT Name, ExitCode, HasRun, State, Failure, count(*), sum(UsedWalltime * 1.0 * CPUCount + CoreRest) FROM"
+        " (SELECT Status.Name, ExitCode, CPUCount, UsedWalltime, CoreRest, UsedWalltime > 0 OR EXISTS"
         " (SELECT 1 FROM JobEvents WHERE JobEvents.RecordID = AAR.RecordID AND EventKey = 'LRMSSTART') AS HasRun,"
         " (SELECT State FROM SlurmRuns WHERE SlurmRuns.RecordID = AAR.RecordID ORDER BY RunNo DESC LIMIT 1) AS State,"
         " (SELECT Meaning FROM GridEngineRecords JOIN GridEngineFailures USING (Failed)"
@@ -257,7 +257,7 @@ def drawn(con: Connection, start_s: int, before_s: int, *, with_hosts: bool) -> 
     rows = con.execute(
         f"SELECT Day, {_VO}, CPUModel, Host, sum(CoreS), sum(CASE WHEN EnergyJ IS NULL THEN 0 ELSE CoreS END),"
         " sum(EnergyJ), sum(CASE WHEN EnergyJ IS NULL THEN GPUEnergyJ END), Known, count(*) FROM"
-        " (SELECT CAST(EndTime / 86400 AS INTEGER) AS Day, VOID, Wall * 1.0 * CPUCount AS CoreS, CPUModel,"
+        " (SELECT CAST(EndTime / 86400 AS INTEGER) AS Day, VOID, Wall * 1.0 * CPUCount + CoreRest AS CoreS, CPUModel,"
         f" {host} AS Host, nullif(EnergyJ, 0) AS EnergyJ, GPUEnergyJ,"
         f" {told} AS Known"
         " FROM RecordUsage AS Used LEFT JOIN JobTelemetry ON JobTelemetry.RecordID = Used.RecordID"

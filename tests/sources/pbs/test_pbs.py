@@ -15,8 +15,10 @@ from arcacct.database.access import writing
 from arcacct.export.dataset import Partition
 from arcacct.export.jobs import look, pages
 from arcacct.queries.lrms import lrms_month
-from arcacct.queries.questions import Selection, measured_parts
+from arcacct.queries.questions import Selection, measured_parts, walltimes
 from arcacct.queries.usage import usage
+from arcacct.records.usage import by_benchmark
+from arcacct.reports.tables import drawn, failures
 from arcacct.sources.engine.batch_runs import LogForm
 from arcacct.sources.engine.imports import BatchTaken
 from arcacct.sources.engine.runs import figures_of_file
@@ -414,6 +416,28 @@ def test_what_the_wall_time_of_different_cores_cannot_say_is_counted(host) -> No
         )
 
     assert core_hours(host) == round(150 / 3600, 3)
+
+
+def test_every_report_has_the_exact_core_seconds(host) -> None:
+    """2 cores and 3 cores for 61 s: 305 s, while the record says 3 x 102 s. In kept sums, and in the newest change."""
+    first = line(kind="R", exec_host="n1/0*2", end=str(BEGIN + 71), used_walltime="61")
+    last = line(start=str(BEGIN + 100), exec_host="n1/0*3", end=str(BEGIN + 161), used_walltime="61", Exit_status="1")
+    host.take(first + last)
+
+    def reported() -> list[float]:
+        whole = (0, 2**33)
+        return [
+            sum(one.core_s for one in by_benchmark(host.con, [(2026, 11)])),
+            sum(core_s for _, core_s in walltimes(host.con, *whole).values()),
+            sum(one.core_s for one in failures(host.con, *whole)),
+            sum(one.core_s for one in drawn(host.con, *whole, with_hosts=False)),
+        ]
+
+    assert host.rows("SELECT core_count, wall_s FROM v1_jobs") == [(3, 102)]
+    assert reported() == [2 * 61 + 3 * 61] * 4
+    with writing(host.con, host.here) as con:
+        con.execute("UPDATE AAR SET ExitCode = 2")
+    assert reported() == [2 * 61 + 3 * 61] * 4
 
 
 def test_a_run_without_cpu_time_leaves_a_lower_bound(host) -> None:
