@@ -155,7 +155,7 @@ class LogSource(SourceType[BatchRun]):
         benchmark, source = site.benchmark(run.queue or None, run.end_time)
         nodes = tuple(name for name in run.node_list.split(",") if name)
         guessed = (("wall_s", DEFAULT),) if run.wall_s is None else ()
-        cores = max([run.cores or 0, *(cores for *_, cores in _phases(run))])
+        cores = max(run.cores or 0, *(cores for *_, cores in _phases(run))) if run.phases else run.cores
         extra = {
             batch_jobs.CORE_SECONDS: "" if run.core_s is None else str(run.core_s),
             "account": run.account if run.account != project else "",
@@ -173,7 +173,7 @@ class LogSource(SourceType[BatchRun]):
             **batch_jobs.accounted_to({name: value or None for name, value in whose.items()}, site.rules)._asdict(),
             exit_code=batch_jobs.exit_code(run.exit_status, run.exit_signal, is_removed=run.state == ABORTED),
             node_count=len(nodes) or None,
-            core_count=cores or None,
+            core_count=cores,
             memory_kib=run.memory_kib,
             virtual_memory_kib=run.virtual_memory_kib,
             wall_s=run.end_time - run.start_time if run.wall_s is None else run.wall_s,
