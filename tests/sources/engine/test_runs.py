@@ -21,24 +21,30 @@ class History(NamedTuple):
     """A run of a job, as a server of PBS tells it."""
 
     wall_s: int
-    cores: int
+    cores: int | None
     cpu_s: int | None
     gpus: int
 
     def line(self, job: int, start: int, *, is_last: bool) -> bytes:
         """The record of the run, which began at a time."""
         used = f" resources_used.cput={self.cpu_s}" if self.cpu_s is not None else ""
+        hosts = f"n1/0*{self.cores}" if self.cores else "unknown"
+        asked = f" Resource_List.ncpus={self.cores}" if self.cores else ""
         return (
             f"11/02/2026 10:00:00;{'E' if is_last else 'R'};{job}.srv;user=ada group=g jobname=j queue=q ctime={BEGIN}"
-            f" qtime={BEGIN} etime={BEGIN} start={start} exec_host=n1/0*{self.cores} exec_vnode=(n1)"
-            f" Resource_List.ncpus={self.cores} Resource_List.ngpus={self.gpus} end={start + self.wall_s}"
+            f" qtime={BEGIN} etime={BEGIN} start={start} exec_host={hosts} exec_vnode=(n1){asked}"
+            f" Resource_List.ngpus={self.gpus} end={start + self.wall_s}"
             f" Exit_status=0{used} resources_used.walltime={self.wall_s}\n"
         ).encode()
 
 
 RUNS = st.lists(
     st.builds(
-        History, st.integers(1, 90_000), st.integers(1, 64), st.none() | st.integers(0, 90_000), st.integers(0, 4)
+        History,
+        st.integers(1, 90_000),
+        st.none() | st.integers(1, 64),
+        st.none() | st.integers(0, 90_000),
+        st.integers(0, 4),
     ),
     min_size=1,
     max_size=4,
@@ -48,7 +54,10 @@ RUNS = st.lists(
 @settings(max_examples=examples(25), deadline=None, derandomize=True)
 @given(st.lists(RUNS, min_size=1, max_size=4), st.data())
 def test_a_job_has_the_sums_of_its_runs_in_any_order_and_division(jobs, data) -> None:
-    """Core seconds, CPU and GPU seconds exactly; the wall time of the record within half its cores."""
+    """
+    Core seconds, CPU and GPU seconds exactly; the wall time of the record within half its cores. A run without known
+    cores counts one.
+    """
     lines = list[bytes]()
     for number, runs in enumerate(jobs, 1):
         start = BEGIN + 10
@@ -67,12 +76,13 @@ def test_a_job_has_the_sums_of_its_runs_in_any_order_and_division(jobs, data) ->
             gpus = measured_parts(host.con, Selection(), ("month",), everything=False)
             gpu_s = sum(part.gpu_s or 0 for part in gpus)
 
-    core_s = [sum(run.wall_s * run.cores for run in runs) for runs in jobs]
+    core_s = [sum(run.wall_s * (run.cores or 1) for run in runs) for runs in jobs]
     assert len(records) == len(jobs)
     for runs, wanted, (cores, wall_s, cpu_s) in zip(jobs, core_s, records, strict=True):
         known = [run.cpu_s for run in runs if run.cpu_s is not None]
-        assert (cores, cpu_s) == (max(run.cores for run in runs), sum(known) if known else None)
-        assert 2 * abs(wall_s * cores - wanted) <= cores
+        most = max(run.cores or 0 for run in runs) or None
+        assert (cores, cpu_s) == (most, sum(known) if known else None)
+        assert 2 * abs(wall_s * (most or 1) - wanted) <= (most or 1)
         assert wall_s <= sum(run.wall_s for run in runs)
     assert sum(part.wall_s * part.core_count + part.core_rest_s for part in parts) == sum(core_s)
     assert gpu_s == sum(run.wall_s * run.gpus for runs in jobs for run in runs)
