@@ -14,6 +14,7 @@ from the environment and from .netrc, keeps cookies, and follows redirects.
 from __future__ import annotations
 
 import http.client
+import io
 import re
 import select
 import socket
@@ -429,13 +430,32 @@ class _PlainConnection(HTTPConnection):
         return not unread and not poll.poll(0)
 
     class response_class(http.client.HTTPResponse):  # noqa: N801  as http.client calls it
-        """Skips 102 and 103 as well; the standard library knows 100 only (RFC 9110, 15.2)."""
+        """
+        Skips 102 and 103 as well; the standard library knows 100 only (RFC 9110, 15.2). Raises IncompleteRead when the
+        connection ends before the empty line after the headers; the standard library takes that for the whole head.
+        """
+
+        def __init__(self, *arguments: Any, **options: Any) -> None:
+            super().__init__(*arguments, **options)
+            self._lines = self.fp = _LineReader(self.fp.detach())
 
         def begin(self) -> None:
             super().begin()
             while 101 < self.status < 200:
                 self.headers = self.msg = None  # type: ignore[assignment]  # as before the first status line
                 super().begin()
+            if self._lines.last not in (b"\r\n", b"\n"):
+                raise http.client.IncompleteRead(self._lines.last)
+
+
+class _LineReader(io.BufferedReader):
+    """Keeps the last line in ``last``."""
+
+    last = b""
+
+    def readline(self, size: int | None = -1) -> bytes:
+        self.last = super().readline(size)
+        return self.last
 
 
 class _TLSConnection(_PlainConnection, HTTPSConnection):

@@ -21,6 +21,7 @@ from arcacct.publishing.plugin import Answer, Outcome
 from arcacct.publishing.transport import Request
 from arcacct.sandbox.authority import create
 from arcacct.targets.apel.ams import classify_ams
+from arcacct.targets.auditor.sender import classify as classify_auditor
 
 TOKEN = "e5a1c9d70b"
 STORED = b'{"messageIds": ["1"]}'
@@ -244,6 +245,7 @@ ODD = {
     "a chunk that ends": (last(CHUNKED, b"ff\r\n", STORED), CUT_SHORT),
     "chunks that end": (last(CHUNKED, b"15\r\n", STORED, b"\r\n"), CUT_SHORT),
     "half a body": (Say(200, STORED[:-1], cut=True), CUT_SHORT),
+    "half a head": (last(OK, b"Content-Le"), CUT_SHORT),
     "no answer": (Say(hang_up=True), CLOSED),
     "half a gzip": (coded("gzip", gzip.compress(STORED)[:-9]), NOT_UNPACKED),
     "no gzip": (coded("gzip", STORED), NOT_UNPACKED),
@@ -271,6 +273,16 @@ def test_an_odd_answer_has_one_meaning(session_of, receiver, behaviour) -> None:
     session = session_of(backoff_s=())
     check(session.request(post(receiver.url), classify_ams), expected)
     check(session.request(post(receiver.url), classify_ams), Meaning(ACCEPTED, "2"))
+
+
+@pytest.mark.parametrize("head", [b"HTTP/1.1 200", OK, OK + b"Content-Le", OK + b"Content-Length: 0\r\n"])
+@pytest.mark.parametrize("before", [b"", CONTINUE])
+def test_half_a_head_accepts_nothing(session_of, receiver, before, head) -> None:
+    """An empty 200 is AUDITOR's answer to records that are stored: a page whose rest is lost must not look like it."""
+    receiver.script = [last(before, head), Say(200)]
+    session = session_of(backoff_s=())
+    check(session.request(post(receiver.url), classify_auditor), CUT_SHORT)
+    assert session.request(post(receiver.url), classify_auditor).kind == ACCEPTED
 
 
 # --- answers that lead to another host
