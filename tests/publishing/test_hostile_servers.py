@@ -149,6 +149,8 @@ def test_an_exchange_with_a_slow_server_ends_with_its_time(host, session_of, sta
         answers = dict(zip(slow, threads.map(answered, slow), strict=True))
     found = {name: (answer.kind, answer.outcome_known, OUT_OF_TIME in answer.text) for name, answer in answers.items()}
     assert found == {name: (LATER, known, True) for name, (_server, _proxy, known) in slow.items()}
+    dripping_ones = [(name, one) for name, row in slow.items() for one in row[:2] if isinstance(one, DrippingReceiver)]
+    assert [name for name, one in dripping_ones if one.outwaited] == []
 
 
 # --- a server that sends without end

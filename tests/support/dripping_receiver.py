@@ -55,7 +55,8 @@ class DrippingReceiver(ScriptedReceiver):
     Says `drip` to the first requests, then what is in the script.
 
     Without a TLS context it is a proxy, or (`deaf`) drips without a word from the client. `begun` is set once it
-    drips, `enough` ends it. A `slow` one takes in the request as it answers others: byte by byte.
+    drips, `enough` ends it. A `slow` one takes in the request as it answers others: byte by byte. `outwaited`: the
+    client was still there after `GUARD_S`.
     """
 
     def __init__(
@@ -65,6 +66,7 @@ class DrippingReceiver(ScriptedReceiver):
         self.drips = 10**9
         self.begun = threading.Event()
         self.enough = threading.Event()
+        self.outwaited = False
         self._deaf = deaf
         self._slow = slow
         self._pause_s = pause_s
@@ -83,16 +85,20 @@ class DrippingReceiver(ScriptedReceiver):
         self.begun.set()
         until = time.monotonic() + GUARD_S
         with contextlib.suppress(OSError):
-            if self._slow:
-                while time.monotonic() < until and not self.enough.wait(self._pause_s) and reader.read(1):
-                    pass
-                return False
-            connection.sendall(self.drip.start)
-            for piece in _pieces(self.drip.endless) if self._pause_s else itertools.repeat(self.drip.endless * 100):
-                if time.monotonic() > until or self.enough.wait(self._pause_s):
-                    break
-                connection.sendall(piece)
+            self._drip(connection, reader, until)
+            self.outwaited = time.monotonic() > until
         return False
+
+    def _drip(self, connection: socket.socket, reader, until: float) -> None:
+        if self._slow:
+            while time.monotonic() < until and not self.enough.wait(self._pause_s) and reader.read(1):
+                pass
+            return
+        connection.sendall(self.drip.start)
+        for piece in _pieces(self.drip.endless) if self._pause_s else itertools.repeat(self.drip.endless * 100):
+            if time.monotonic() > until or self.enough.wait(self._pause_s):
+                return
+            connection.sendall(piece)
 
 
 def _pieces(endless: bytes) -> Iterator[bytes]:
