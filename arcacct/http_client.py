@@ -33,7 +33,6 @@ from requests import PreparedRequest
 from requests.adapters import HTTPAdapter
 from requests.structures import CaseInsensitiveDict
 from urllib3.connection import HTTPConnection, HTTPSConnection
-from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
 
 import arcacct
 
@@ -314,32 +313,23 @@ class _Adapter(HTTPAdapter):
             # ssl makes the TLS socket by this class.
             context.sslsocket_class = type("TimedTLSSocket", (TimedTLSSocket,), {"limits": limits})
             context.set_alpn_protocols(["http/1.1"])
-        connections: dict[str, Any] = {"limits": limits, "make_socket": make_socket, "connect_s": connect_s}
-        self._pools = {
-            "http": partial(_pool, HTTPConnectionPool, partial(_PlainConnection, **connections)),
-            "https": partial(_pool, HTTPSConnectionPool, partial(_TLSConnection, **connections)),
-        }
+        kind = _PlainConnection if context is None else _TLSConnection
+        self._connection: Any = partial(kind, limits=limits, make_socket=make_socket, connect_s=connect_s)
         super().__init__(pool_maxsize=1)
 
     def init_poolmanager(self, *arguments: Any, **options: Any) -> None:
         super().init_poolmanager(*arguments, **options, ssl_context=self._context)
-        self.poolmanager.pool_classes_by_scheme = self._pools  # type: ignore[assignment]  # it only calls them
 
     def proxy_manager_for(self, proxy: str, **options: Any) -> Any:
-        manager = super().proxy_manager_for(
-            proxy, **options, ssl_context=self._context, proxy_ssl_context=self._context
-        )
-        manager.pool_classes_by_scheme = self._pools
-        return manager
+        return super().proxy_manager_for(proxy, **options, ssl_context=self._context, proxy_ssl_context=self._context)
+
+    def get_connection_with_tls_context(self, *arguments: Any, **options: Any) -> Any:
+        pool = super().get_connection_with_tls_context(*arguments, **options)
+        pool.ConnectionCls = self._connection
+        return pool
 
     def cert_verify(self, conn: Any, url: str, verify: Any, cert: Any) -> None:
         """Do nothing: `requests` would add certifi's CAs, those of the web, to the ones that the context trusts."""
-
-
-def _pool(kind: Callable[..., HTTPConnectionPool], connection: Any, *arguments: Any, **options: Any) -> Any:
-    pool = kind(*arguments, **options)
-    pool.ConnectionCls = connection
-    return pool
 
 
 class _PlainConnection(HTTPConnection):
