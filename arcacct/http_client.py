@@ -16,7 +16,6 @@ from __future__ import annotations
 import http.client
 import io
 import re
-import select
 import socket
 import ssl
 import sys
@@ -405,19 +404,17 @@ class _PlainConnection(HTTPConnection):
     @property
     def is_connected(self) -> bool:
         """Whether the connection is open and silent: bytes after the last response would pass for the next one."""
-        sock: Any = self.sock
-        if sock is None:
+        if self.sock is None:
             return False
-        # poll does not see what OpenSSL has read already.
-        if isinstance(sock, ssl.SSLSocket):
-            unread = sock.pending()
-        elif isinstance(sock, TimedSocket):
-            unread = 0
-        else:  # TLS within the TLS of a proxy
-            unread = sock.incoming.pending + sock.sslobj.pending()
-        poll = select.poll()
-        poll.register(sock, select.POLLIN)
-        return not unread and not poll.poll(0)
+        # poll does not see what OpenSSL has read already. `request` sets the timeout again.
+        self.sock.settimeout(0)
+        try:
+            self.sock.recv(1)
+        except (BlockingIOError, ssl.SSLWantReadError):
+            return True
+        except OSError:
+            pass
+        return False
 
     class response_class(http.client.HTTPResponse):  # noqa: N801  as http.client calls it
         """
