@@ -10,7 +10,7 @@ from functools import partial
 import click
 
 from arcacct.cli.console import ask, examples, print_error, print_line
-from arcacct.cli.options import INSTANT, controldir_option, in_turn, places_of, settings_of
+from arcacct.cli.options import INSTANT, controldir_option, in_turn, places_of, plan_option, settings_of, yes_option
 from arcacct.cli.progress import STOPPED, at_work, progress, stop_on_signal
 from arcacct.cli.pseudonyms import forget
 from arcacct.cli.queries import RATING
@@ -234,7 +234,7 @@ def snapshot(ctx: click.Context, directory: str) -> None:
     epilog=examples("arcacct db restore /var/backups/arcacct/accounting.db"),
 )
 @click.argument("file")
-@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
+@yes_option()
 @click.pass_context
 def restore(ctx: click.Context, file: str, yes: bool) -> None:
     """
@@ -261,7 +261,7 @@ def restore(ctx: click.Context, file: str, yes: bool) -> None:
 
 @db.command(short_help="Move both databases to another directory.", epilog=examples("arcacct db move /var/lib/arcacct"))
 @click.argument("directory", metavar="DIR")
-@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
+@yes_option()
 @click.pass_context
 def move(ctx: click.Context, directory: str, yes: bool) -> None:
     """
@@ -294,7 +294,7 @@ def move(ctx: click.Context, directory: str, yes: bool) -> None:
 )
 @click.option("--before", type=INSTANT, required=True, metavar="TIME", help="Jobs that ended before this time.")
 @click.option("--archive", metavar="FILE", help="The archive; default: archive.db next to the database.")
-@click.option("--dry-run", is_flag=True, help="Show what would move, and what would stay and why; change nothing.")
+@plan_option("Show what would move, and what would stay and why; change nothing.")
 @click.option(
     "--without-target",
     "without",
@@ -303,13 +303,13 @@ def move(ctx: click.Context, directory: str, yes: bool) -> None:
     help="Ignore unsent records of this target, which is no longer used: its block, e.g. arex/jura/sgas:old.",
 )
 @controldir_option
-@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
+@yes_option()
 @click.pass_context
 def prune(
     ctx: click.Context,
     before: int,
     archive: str | None,
-    dry_run: bool,
+    plan_only: bool,
     without: tuple[str, ...],
     controldir: str | None,
     yes: bool,
@@ -350,10 +350,10 @@ def prune(
         print_line("no jobs to move")
     else:
         ended = f"ended from {iso(plan.first_end)} to {iso(plan.last_end)}"
-        print_line(f"{count_of(plan.jobs, 'job')} {'to be' if dry_run else 'can be'} moved, which {ended}")
+        print_line(f"{count_of(plan.jobs, 'job')} {'to be' if plan_only else 'can be'} moved, which {ended}")
     for reason, jobs in plan.left:
         print_line(f"{count_of(jobs, 'job')} kept: {reason}", err=True)
-    if dry_run or not plan.jobs:
+    if plan_only or not plan.jobs:
         return 0
     ask(f"move {count_of(plan.jobs, 'job')} into {options.archive}?", yes=yes)
     with (
@@ -404,8 +404,8 @@ def prune(
     metavar="TYPE:VALUE",
     help="Use this benchmark for all jobs instead of the configuration.",
 )
-@click.option("--plan", "--dry-run", "plan_only", is_flag=True, help="Show what would change; change nothing.")
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@plan_option("Show what would change; change nothing.")
+@yes_option()
 @format_option()
 @click.pass_context
 def benchmark(

@@ -11,7 +11,7 @@ from arcacct import entry_points
 from arcacct.arex.import_database import ImportReport, arex_databases, import_arex, retry_rejected
 from arcacct.causes import Causes
 from arcacct.cli.console import ask, block, examples, print_line
-from arcacct.cli.options import controldir_option, places_of, settings_of, zone_of
+from arcacct.cli.options import controldir_option, places_of, settings_of, yes_option, zone_of
 from arcacct.cli.progress import print_retried, progress
 from arcacct.cli.tables import format_option
 from arcacct.cli.tables import show as show_rows
@@ -58,7 +58,7 @@ class _SourceName(click.Choice[str]):
     help="Delete the record with this number. May be repeated.",
 )
 @click.option("--drop-all", is_flag=True, help="Delete all, or all from --source, after confirmation.")
-@click.option("--yes", is_flag=True, help="With --drop-all: do not ask for confirmation.")
+@yes_option("With --drop-all: ")
 @click.pass_context
 def rejected(
     ctx: click.Context,

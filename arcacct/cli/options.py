@@ -335,6 +335,16 @@ controldir_option = conf_option(
 )
 
 
+def plan_option(text: str) -> Decorator:
+    """Return --plan, also --dry-run: show and change nothing; ``text``: its help."""
+    return click.option("--plan", "--dry-run", "plan_only", is_flag=True, help=text)
+
+
+def yes_option(when: str = "") -> Decorator:
+    """Return --yes: `console.ask` does not ask; ``when``: the start of its help, for a command that seldom asks."""
+    return click.option("--yes", is_flag=True, help=f"{when}{'do' if when else 'Do'} not ask for confirmation.")
+
+
 def together(make: Callable[..., object], name: str, options: Iterable[str] | None = None) -> Decorator:
     """
     What ``make`` makes of these options is one parameter of the command, called ``name``.

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import click
 
 from arcacct.cli.console import ask, examples, print_error, print_line
-from arcacct.cli.options import settings_of
+from arcacct.cli.options import plan_option, settings_of, yes_option
 from arcacct.cli.progress import STOPPED, progress, stop_on_signal
 from arcacct.config.settings import Settings
 from arcacct.database.access import accounting, open_publishing, read_accounting, read_publishing
@@ -34,8 +34,8 @@ _SWEEP_S = 20.0
     epilog=examples("arcacct db forget --plan", "arcacct db forget '/DC=org/DC=example/CN=Jane Doe' --plan"),
 )
 @click.argument("user_dn", metavar="[DN]", required=False)
-@click.option("--plan", "plan_only", is_flag=True, help="Show what would be replaced; change nothing.")
-@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
+@plan_option("Show what would be replaced; change nothing.")
+@yes_option()
 @click.pass_context
 def forget(ctx: click.Context, user_dn: str | None, plan_only: bool, yes: bool) -> int:
     """

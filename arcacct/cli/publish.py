@@ -8,7 +8,7 @@ import time
 import click
 
 from arcacct.cli.console import examples, print_error
-from arcacct.cli.options import INSTANT, NAMED_MONTH, name_of_user, settings_of
+from arcacct.cli.options import INSTANT, NAMED_MONTH, name_of_user, plan_option, settings_of
 from arcacct.cli.progress import at_work
 from arcacct.cli.targets import announce, exit_code, show, target_option
 from arcacct.publishing import run, target_run
@@ -47,7 +47,7 @@ from arcacct.wording import count_of
     help="Months that the receiver has under a former name of the site: move them to the present name, or keep them as"
     " they are; your name is stored.",
 )
-@click.option("--dry-run", is_flag=True, help="Show what would be sent; send nothing.")
+@plan_option("Show what would be sent; send nothing.")
 @click.option("--write-to", metavar="DIR", help="Write the exact messages to a directory; send nothing.")
 @click.pass_context
 def publish(
@@ -57,7 +57,7 @@ def publish(
     since: int | None,
     accepted: tuple[tuple[int, int], ...],
     former_names: str | None,
-    dry_run: bool,
+    plan_only: bool,
     write_to: str | None,
 ) -> int:
     """
@@ -79,7 +79,7 @@ def publish(
         raise click.UsageError(f"--since: {iso(since)} is in the future")
     settings = settings_of(ctx, to_publish=True)
     targets = plugins(settings, target)
-    planned = dry_run or write_to is not None
+    planned = plan_only or write_to is not None
     complaints: list[str] = []
     tallies: dict[str, RunSummary] = {}
 

@@ -9,7 +9,7 @@ from contextlib import closing
 import click
 
 from arcacct.cli.console import ask, block, data, examples, print_line
-from arcacct.cli.options import MONTH, name_of_user, settings_of
+from arcacct.cli.options import MONTH, name_of_user, settings_of, yes_option
 from arcacct.cli.tables import TOLD, format_option, show_object
 from arcacct.cli.tables import show as show_table
 from arcacct.cli.targets import complete_target, target_option
@@ -152,7 +152,7 @@ def retry(ctx: click.Context, job_ids: tuple[str, ...], everything: bool, target
 @click.argument("job_ids", metavar="JOBID...", nargs=-1)
 @click.option("--all", "everything", is_flag=True, help="All quarantined records.")
 @target_option
-@click.option("--yes", is_flag=True, help="With --all: do not ask for confirmation.")
+@yes_option("With --all: ")
 @click.pass_context
 def drop(ctx: click.Context, job_ids: tuple[str, ...], everything: bool, target: str | None, yes: bool) -> None:
     """
@@ -187,7 +187,7 @@ def drop(ctx: click.Context, job_ids: tuple[str, ...], everything: bool, target:
 @click.option("--reason", type=click.Choice(list(BOUNDS)), help="All records held for this reason.")
 @click.option("--month", type=MONTH, metavar="YYYY-MM", help="All held records that ended in this month (UTC).")
 @click.option("--published", is_flag=True, help="Instead, records that were published before arcacct checked values.")
-@click.option("--yes", is_flag=True, help="With --reason or --month: do not ask for confirmation.")
+@yes_option("With --reason or --month: ")
 @click.pass_context
 def decide(
     ctx: click.Context,

@@ -12,7 +12,7 @@ import click
 
 from arcacct.arex.control_files import STATES, is_job_id, read_job
 from arcacct.cli.console import examples, print_error, print_line
-from arcacct.cli.options import conf_of, controldir_option, places_of, settings_of
+from arcacct.cli.options import conf_of, controldir_option, places_of, plan_option, settings_of
 from arcacct.cli.progress import progress
 from arcacct.config.parser import RUN_TIME_FILE, conf_d, find_conf, our_conf
 from arcacct.config.paths import Places, places
@@ -70,7 +70,7 @@ _HUNG_S = 900
 
 @click.command(epilog=examples("arcacct sweep", "arcacct sweep --dry-run"))
 @controldir_option
-@click.option("--dry-run", is_flag=True, help="Show what would be recorded; write nothing.")
+@plan_option("Show what would be recorded; write nothing.")
 @click.option("--follow", is_flag=True, help="Keep sweeping, as a service, until SIGTERM or Ctrl-C.")
 @click.option(
     "--interval",
@@ -89,7 +89,7 @@ _HUNG_S = 900
 def sweep(
     ctx: click.Context,
     controldir: str | None,
-    dry_run: bool,
+    plan_only: bool,
     follow: bool,
     interval: float | None,
     given_up: tuple[str, ...],
@@ -108,7 +108,7 @@ def sweep(
 
     if follow and given_up:
         raise UsageError("--give-up and --follow exclude each other")
-    if dry_run and follow:
+    if plan_only and follow:
         raise UsageError("--dry-run and --follow exclude each other")
     if interval is not None and not follow:
         raise UsageError("--interval is for --follow")
@@ -133,13 +133,13 @@ def sweep(
         finally:
             signal.alarm(0)
         return 0
-    con = access.open_as_it_is(here) if dry_run else access.open_accounting(here)
+    con = access.open_as_it_is(here) if plan_only else access.open_accounting(here)
     try:
         with progress("Jobs") as show:
             # Without a terminal the number of jobs is not needed.
             told = show if sys.stderr.isatty() else None
-            report = sweep_all(here, con, progress=told, dry_run=dry_run, take_vanished=own, given_up=given_up)
-        if own and not dry_run and conf_of(ctx).get("arcacct", "names_kept_months"):
+            report = sweep_all(here, con, progress=told, dry_run=plan_only, take_vanished=own, given_up=given_up)
+        if own and not plan_only and conf_of(ctx).get("arcacct", "names_kept_months"):
             # While somebody publishes, or the configuration of the targets is wrong, another sweep does it.
             from arcacct.cli.pseudonyms import forget_old  # noqa: PLC0415  few sites replace names
 
@@ -153,7 +153,7 @@ def sweep(
     finally:
         access.leave_open(con, here.database)
     print_error(*report.complaints)
-    print_line(_summary(report, here, dry_run=dry_run))
+    print_line(_summary(report, here, dry_run=plan_only))
     return InputError.exit_code if report.complaints else 0
 
 

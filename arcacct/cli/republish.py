@@ -9,7 +9,7 @@ from contextlib import closing
 import click
 
 from arcacct.cli.console import confirm, examples, print_error, print_line
-from arcacct.cli.options import INSTANT, conf_of, conf_option, in_order, settings_of, together
+from arcacct.cli.options import INSTANT, conf_of, conf_option, in_order, plan_option, settings_of, together, yes_option
 from arcacct.cli.progress import at_work
 from arcacct.cli.tables import lines
 from arcacct.cli.targets import announce, complete_target, exit_code, show
@@ -90,9 +90,9 @@ def _period(from_s: int | None, to_s: int | None, after_s: int | None, till_s: i
     type=click.Path(exists=True, dir_okay=False),
     help="Export of APEL's tables: rows of this CE that it does not publish are sent with zeros. Repeatable.",
 )
-@click.option("--plan", "--dry-run", "plan_only", is_flag=True, help="Show the plan; send nothing.")
+@plan_option("Show the plan; send nothing.")
 @click.option("--write-to", metavar="DIR", help="Write the exact messages to a directory; send nothing.")
-@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
+@yes_option()
 @click.pass_context
 @together(_period, "period", ("from_s", "to_s", "after_s", "till_s"))
 @together(dict, "of_url", [name for name, _when in _OF_URLS.values()])

@@ -9,7 +9,7 @@ import click
 
 from arcacct.cli.config import VERDICTS
 from arcacct.cli.console import Coloured, ask, examples, print_line
-from arcacct.cli.options import next_start
+from arcacct.cli.options import next_start, yes_option
 from arcacct.cli.status import COLOURS
 from arcacct.cli.tables import TOLD, format_option
 from arcacct.cli.tables import show as show_rows
@@ -33,7 +33,7 @@ _WIDTH = max(map(len, VERDICTS))
 @format_option(TOLD, "the steps as a list: step, verdict, details, do, undo")
 @click.option("--write", is_flag=True, help="Write the callouts to arc.conf.d, after the launcher has run.")
 @click.option("--launcher", metavar="FILE", help="The launcher in the callouts, if it is elsewhere.")
-@click.option("--yes", is_flag=True, help="With --write: do not ask for confirmation.")
+@yes_option("With --write: ")
 @click.pass_context
 def setup(ctx: click.Context, *, only_check: bool, form: str, write: bool, launcher: str | None, yes: bool) -> int:
     """

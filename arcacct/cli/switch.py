@@ -9,7 +9,7 @@ import click
 
 from arcacct.arex.import_database import arex_databases
 from arcacct.cli.console import ask, examples, print_line
-from arcacct.cli.options import MONTH, name_of_user, settings_of
+from arcacct.cli.options import MONTH, name_of_user, plan_option, settings_of, yes_option
 from arcacct.cli.tables import format_option, show
 from arcacct.cli.targets import complete_target
 from arcacct.config.settings import Settings
@@ -36,7 +36,7 @@ _SHOWN = 20
     epilog=examples("arcacct switch --plan", "arcacct switch --target apel:egi --yes", "arcacct switch --decline")
 )
 @click.argument("path", required=False)
-@click.option("--plan", "plan_only", is_flag=True, help="Show the plan; change nothing.")
+@plan_option("Show the plan; change nothing.")
 @click.option(
     "--target", metavar="NAME", shell_complete=complete_target, help="Only this target: apel:x, directory:x, or x."
 )
@@ -56,7 +56,7 @@ _SHOWN = 20
 @click.option(
     "--decline", is_flag=True, help="Leave jura-ng's sums at APEL and send ours in addition; your name is stored."
 )
-@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
+@yes_option()
 @format_option()
 @click.pass_context
 def switch(
