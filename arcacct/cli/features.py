@@ -242,18 +242,24 @@ def check(ctx: click.Context, where: dict[str, str | None], form: str) -> int:
     return InputError.exit_code if any(verdict.verdict == "fail" for verdict in verdicts) else 0
 
 
-@features.command(epilog=examples("arcacct features record --from '/var/spool/arc/features/{jobid}'"))
+@features.command(epilog=examples("arcacct features record --pattern '/var/spool/arc/features/{jobid}'"))
 @click.argument("jobid", nargs=-1)
-@click.option("--from", "pattern", required=True, metavar="PATTERN", help="Path of the saved features, with {jobid}.")
+@click.option("--pattern", metavar="PATTERN", help="Path of the saved features, with {jobid}. Required.")
+@click.option("--from", "former", metavar="PATTERN", hidden=True, help="As --pattern.")
 @click.option("--retry", is_flag=True, help="Only jobs whose features could not be used, see `import rejected`.")
 @click.pass_context
-def record(ctx: click.Context, jobid: tuple[str, ...], *, pattern: str, retry: bool) -> int:
+def record(ctx: click.Context, jobid: tuple[str, ...], *, pattern: str | None, former: str | None, retry: bool) -> int:
     """
     Add features saved by jobs' wrappers to their records.
 
     PATTERN is a directory or a file of key=value lines for each job, e.g. in its session directory. Default for JOBID:
     all jobs that ended since the last run. hs06_job divided by allocated_cpu becomes the benchmark.
     """
+    if former is not None:
+        print_line("--from PATTERN is deprecated; write --pattern PATTERN", err=True)
+    pattern = pattern or former
+    if pattern is None:
+        raise click.MissingParameter(ctx=ctx, param_hint="'--pattern'", param_type="option")
     here = places_of(ctx)
     with accounting(here) as con:
         done = collect(con, here, pattern, jobid, retry=retry)

@@ -251,7 +251,7 @@ def _imports(found: Health, _limits: Thresholds) -> Iterator[Check]:
         ours = f", {rejected.ours} by an internal error (please report it)" if rejected.ours else ""
         text = f"{counts} could not be used{ours}, the oldest {ago(found.now, rejected.oldest_s)}"
         retries = " and ".join(
-            "`arcacct features record --from PATTERN --retry`"
+            "`arcacct features record --pattern PATTERN --retry`"
             if source == FEATURES
             else f"`arcacct import {source} --retry`"
             for source in rejected.by_source

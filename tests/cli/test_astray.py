@@ -17,7 +17,7 @@ SONAR = DATA / "sonar" / "real-sample-all-load.json"
 WRITING = (
     "sweep", "sweep --dry-run", "publish", "republish --from 2026-10-01 --to 2026-11-01", "db init",
     "db init --new-life", "db optimize", "db restore {conf} --yes", "import arex", f"import gridengine {GRIDENGINE}",
-    f"import sonar {SONAR}", "features record --from /tmp/{{jobid}}", "quarantine retry Job1", "quarantine list",
+    f"import sonar {SONAR}", "features record --pattern /tmp/{{jobid}}", "quarantine retry Job1", "quarantine list",
 )  # fmt: skip
 READING = (
     "publish --dry-run", "republish --from 2026-10-01 --to 2026-11-01 --plan", "db check", "db backup", "db upgrade",

@@ -94,7 +94,7 @@ def test_saved_features_go_into_records(tmp_path):
         place = folder / f"sonar:testcl:{job_id}:1795168549"
         place.mkdir(parents=True)
         (place / "features").write_text(text)
-    command = ["--config", conf, "features", "record", "--from", str(folder / "{jobid}" / "features")]
+    command = ["--config", conf, "features", "record", "--pattern", str(folder / "{jobid}" / "features")]
 
     done = arcacct(*command)
 
@@ -137,7 +137,7 @@ def test_features_that_cannot_be_used_are_tried_again(tmp_path):
     (folder / job_ids[0]).symlink_to("/etc/passwd")
     (folder / job_ids[1]).write_text("allocated_cpu=4\nhs06_job=50\nzone=66\n")
     (folder / job_ids[2]).write_text("allocated_cpu=4\nhs06_job=50\n")
-    command = ["--config", conf, "features", "record", "--from", str(folder / "{jobid}")]
+    command = ["--config", conf, "features", "record", "--pattern", str(folder / "{jobid}")]
 
     done = arcacct(*command)
 
@@ -160,6 +160,20 @@ def test_features_that_cannot_be_used_are_tried_again(tmp_path):
     assert arcacct("--config", conf, "import", "rejected").stderr == "no record is rejected\n"
 
 
+def test_the_former_name_of_the_pattern_is_taken(tmp_path):
+    """--from is a time everywhere else: it still works here, and says what to write."""
+    conf = configured(tmp_path)
+    arcacct("--config", conf, "import", "sonar", str(REAL / "real-jobs-completed.json"))
+    record = ["--config", conf, "features", "record"]
+    now = arcacct(*record, "--pattern", str(tmp_path / "{jobid}"))
+    then = arcacct(*record, "--from", str(tmp_path / "{jobid}"))
+    assert (then.returncode, now.returncode, now.stderr) == (0, 0, "")
+    assert then.stdout.endswith(" 0 with features, 0 records changed\n")
+    assert then.stderr == "--from PATTERN is deprecated; write --pattern PATTERN\n"
+    neither = arcacct(*record)
+    assert (neither.returncode, "--pattern" in neither.stderr) == (64, True)
+
+
 def test_a_retry_of_jobs_with_nothing_rejected(tmp_path):
     """A job whose features were used keeps them, whether others wait for a retry or none; each such job is named."""
     conf = configured(tmp_path)
@@ -170,7 +184,7 @@ def test_a_retry_of_jobs_with_nothing_rejected(tmp_path):
     folder = tmp_path / "saved"
     folder.mkdir()
     (folder / good).write_text("allocated_cpu=4\nhs06_job=50\n")
-    command = ["--config", conf, "features", "record", "--from", str(folder / "{jobid}")]
+    command = ["--config", conf, "features", "record", "--pattern", str(folder / "{jobid}")]
     assert arcacct(*command).returncode == 0
 
     done = arcacct(*command, good, "--retry")

@@ -15,6 +15,7 @@ import pytest
 from control_directory import set_up
 from stored_jobs import add, job
 
+from arcacct.cli.options import Parsed
 from arcacct.cli.tables import FORMATS
 from arcacct.config.parser import load
 from arcacct.config.paths import places
@@ -134,6 +135,14 @@ def test_a_format_is_one_of_the_same_words_everywhere() -> None:
         assert (option.name, option.default) == ("form", words[0]), path
         assert words[0] in ("table", "text", "qacct"), path
         assert ("csv" in words) == ("spreadsheet" in words), path
+
+
+def test_a_range_of_time_is_the_same_everywhere() -> None:
+    """--from and --to are times, and a command has both."""
+    found = commands_with("--from")
+    assert found.keys() == commands_with("--to").keys() == RANGES.keys()
+    for path, option in [*found.items(), *commands_with("--to").items()]:
+        assert (option.metavar, isinstance(option.type, Parsed) and option.type.name) == ("TIME", "time"), path
 
 
 @pytest.mark.parametrize("path", RANGES)

@@ -409,7 +409,7 @@ def _recorded(
             (place / other).write_text(text)
     database = work / "control" / "accounting" / "arcacct" / "accounting.db"
     untouched = _others_of(database)
-    record = (*conf, "features", "record", "--from", str(work / "session" / "{jobid}" / saved))
+    record = (*conf, "features", "record", "--pattern", str(work / "session" / "{jobid}" / saved))
     told = arcacct(*record, allowed=(0, 65))
     found = _records(database)
     for number, name in enumerate(GOOD):
