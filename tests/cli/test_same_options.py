@@ -42,6 +42,18 @@ PLANS = {
     "db prune": ["db", "prune", "--before", "2026-10"],
 }
 """A command line of each command that shows what it would do."""
+ASKS = {
+    **{path: PLANS[path] for path in ("db benchmark", "db forget", "db prune")},
+    "db move": ["db", "move", "{folder}/elsewhere"],
+    "db restore": ["db", "restore", "{folder}/backup/accounting.db"],
+    "import rejected": ["import", "rejected", "--drop-all"],
+    "quarantine decide": ["quarantine", "decide", "--as", "reported", "--month", "2026-05"],
+    "quarantine drop": ["quarantine", "drop", "--all"],
+}
+"""
+A command line of each command that asks for confirmation, and needs --yes without a terminal; `setup` and `switch` need
+another site (`test_setup`, `test_switch`).
+"""
 RANGES = {
     "republish": ["republish"],
     "stats": ["stats", "--by", "month"],
@@ -63,14 +75,14 @@ def commands_with(flag: str) -> dict[str, click.Option]:
 
 @pytest.fixture
 def site(tmp_path: pathlib.Path) -> str:
-    """The configuration of a CE with two jobs and a target, and nothing published."""
+    """The configuration of a CE with a target, a job and one that is held, and nothing published."""
     target = f"[arcacct/directory:d]\npath={tmp_path}/outgoing\ngocdb_name=SITE\napel_messages=individual\n"
     arc = f"[common]\nhostname=ce.example.org\n[arex]\ncontroldir={set_up(tmp_path / 'control')}\n[lrms]\nlrms=slurm\n"
     (tmp_path / "outgoing").mkdir()
     conf = conf_files.write(tmp_path, target, arc)
     here = places(load(conf, {}))
     with closing(open_accounting(here)) as con:
-        add(con, here, job(0), job(1))
+        add(con, here, job(0), job(1)._replace(wall_s=100_000))
     return str(conf)
 
 
@@ -124,6 +136,20 @@ def test_yes_is_the_same_answer_everywhere() -> None:
         assert re.fullmatch(r"(With --[-a-z]+( or --[-a-z]+)*: d|D)o not ask for confirmation\.", option.help or ""), (
             path
         )
+
+
+@pytest.mark.parametrize("path", ASKS)
+def test_a_question_needs_a_terminal_or_yes(path: str, site: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Without both nothing changes. Only `republish` does not ask then, as its page of the manual says."""
+    assert commands_with("--yes").keys() == ASKS.keys() | {"republish", "setup", "switch"}
+    folder = pathlib.Path(site).parent
+    for words in (["publish"], ["db", "backup", folder / "backup"]):
+        in_process.said(capsys, "--config", site, *words)
+    before = state(site)
+    command = [word.format(folder=folder) for word in ASKS[path]]
+    done = in_process.said(capsys, "--config", site, *command)
+    assert (done.returncode, state(site)) == (64, before), done.stderr
+    assert done.stderr.endswith("not a terminal: pass --yes to proceed\n")
 
 
 def test_a_format_is_one_of_the_same_words_everywhere() -> None:

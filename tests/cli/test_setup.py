@@ -95,6 +95,14 @@ def test_what_it_writes_is_taken_back_by_removing_one_file(clinic, run) -> None:
     assert verdicts(run) == before
 
 
+def test_nothing_is_written_unasked(clinic, run) -> None:
+    """Without a terminal somebody has to say --yes."""
+    done = run("setup", "--write")
+    assert done.returncode == 64
+    assert done.stderr.endswith("not a terminal: pass --yes to proceed\n")
+    assert not (clinic.path / "arc.conf.d" / "arcacct.conf").exists()
+
+
 def test_the_lines_are_those_that_etc_has() -> None:
     """For ARC 6 and ARC 7 each."""
     for is_arc7, path in ((False, ("arc.conf.statecallout",)), (True, ("arc.conf.d", "arcacct.conf"))):
