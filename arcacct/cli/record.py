@@ -145,7 +145,7 @@ def sweep(
 
             with suppress(StoreBusy, ConfigError):
                 forget_old(settings_of(ctx, warns=False), con)
-        if own and not dry_run and "sonar" in sources_of(con):
+        if own and not plan_only and "sonar" in sources_of(con):
             from arcacct.cli.import_sonar import join_telemetry  # noqa: PLC0415  few sites have telemetry
 
             with suppress(StoreBusy, ConfigError):
