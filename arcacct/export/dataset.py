@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import calendar
 import csv
+import hashlib
 import json
 import re
 from collections.abc import Mapping
@@ -206,6 +207,8 @@ class Manifest(NamedTuple):
     tables: Mapping[str, Part]
     seen: Mapping[str, int]
     """What `export` saw of the month, to notice what the log does not tell; nothing for readers."""
+    has_digest: bool = True
+    """Of its own. Those of older versions have none: of these only what their files and paths prove may be used."""
 
     def to_json(self) -> bytes:
         """The file."""
@@ -216,7 +219,25 @@ class Manifest(NamedTuple):
             "life": self.life, "finished_log_seq": self.finished_log_seq, "names": self.names,
             "written_s": self.written_s, "tables": tables, "seen": dict(self.seen),
         }  # fmt: skip
-        return f"{json.dumps(whole, indent=1)}\n".encode()
+        return with_digest(whole)
+
+
+def with_digest(whole: Mapping[str, Any]) -> bytes:
+    """A small file of the dataset: JSON, with the SHA-256 of everything else in it."""
+    return f"{json.dumps({**whole, _OWN: _digest(whole)}, indent=1)}\n".encode()
+
+
+def proves_itself(whole: Mapping[str, Any]) -> bool:
+    """Whether a small file has a digest of its own. Raises ValueError if that is the digest of something else."""
+    if _OWN in whole and whole[_OWN] != _digest(whole):
+        raise ValueError("its own digest (sha256) is of another content")
+    return _OWN in whole
+
+
+def _digest(whole: Mapping[str, Any]) -> str:
+    """As `jq -cSj 'del(.sha256)' FILE | sha256sum` prints it."""
+    rest = {name: value for name, value in whole.items() if name != _OWN}
+    return hashlib.sha256(json.dumps(rest, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 
 
 def parse(data: bytes, partition: Partition, path: str) -> Manifest:
@@ -242,6 +263,7 @@ def parse(data: bytes, partition: Partition, path: str) -> Manifest:
         raise InputError(f"{path}: the manifest is damaged ({type(error).__name__}: {error}); {_ANEW}") from None
 
 
+_OWN = "sha256"
 _ANEW = "remove the file, and the next `arcacct export` of that CE writes the month again"
 _LEVELS = 8
 _DIGEST = re.compile("[0-9a-f]{64}")
@@ -253,6 +275,7 @@ _LONGEST = 200
 
 
 def _made(whole: dict[str, Any], partition: Partition) -> Manifest:
+    has_digest = proves_itself(whole)
     said = tuple(whole[name] for name in ("site", "year", "month", "ce"))
     if said != tuple(partition):
         raise ValueError(f"it says that it is for {', '.join(map(_shown, said))}, but is at {partition}")
@@ -272,6 +295,7 @@ def _made(whole: dict[str, Any], partition: Partition) -> Manifest:
         _number(whole, "written_s", 2**37),
         tables,
         {name[:_LONGEST]: _number(seen, name, 2**63) for name in seen},
+        has_digest,
     )
 
 
@@ -282,7 +306,7 @@ def _part(told: dict[str, Any], partition: Partition) -> Part:
     part = Part(_text(told, "file"), rows, first, last, _text(told, "sha256"), _number(told, "bytes", _MOST_PART_BYTES))
     if _DIGEST.fullmatch(part.sha256) is None or part.file != part_name(part.sha256):
         raise ValueError(f"{part.file} is not the name of a part with this digest")
-    if not part.bytes or (first is None) != (last is None):
+    if not part.bytes or not (first is None) == (last is None) == (not rows):
         raise ValueError(f"{part.file}: impossible numbers")
     if first is not None and last is not None and not begin <= first <= last < end:
         raise ValueError(f"{part.file}: jobs that ended outside of the month")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import heapq
-import json
 import os
 import shutil
 import tempfile
@@ -33,6 +32,8 @@ from arcacct.export.dataset import (
     parse,
     partition_of,
     position_path,
+    proves_itself,
+    with_digest,
 )
 from arcacct.export.jobs import Concealer, Job, paged, pages
 from arcacct.export.parquet import PartsWriter, former_jobs
@@ -231,6 +232,7 @@ class _Export:
         return (
             logged is None
             or month in logged
+            or not former.has_digest
             or former.names != self._options.names
             or former.seen != self._seen(former.partition)
         )
@@ -284,7 +286,7 @@ class _Export:
                 "dataset_version": VERSION, "life": position.life, "finished_log_seq": position.seq,
                 "events_row": position.events_row,
             }  # fmt: skip
-            self._put(position_path(self._options.site, self._options.ce), f"{json.dumps(whole, indent=1)}\n".encode())
+            self._put(position_path(self._options.site, self._options.ce), with_digest(whole))
 
     def _put(self, path: str, data: bytes) -> None:
         with tempfile.TemporaryFile() as file:
@@ -437,7 +439,7 @@ class _Export:
 def _position(data: bytes) -> _Position:
     """Raises ValueError for a note that none of our exports wrote."""
     told = parsed(data, most_depth=_NOTE_LEVELS)
-    if not isinstance(told, dict) or told.get("dataset_version") != VERSION:
+    if not isinstance(told, dict) or told.get("dataset_version") != VERSION or not proves_itself(told):
         raise ValueError("of another version")
     life, seq, events_row = (told.get(name) for name in ("life", "finished_log_seq", "events_row"))
     if not isinstance(life, str) or type(seq) is not int or type(events_row) is not int or min(seq, events_row) < 0:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
+import shutil
+import subprocess
 from contextlib import closing
 
 import pytest
@@ -22,6 +25,7 @@ from arcacct.export.dataset import (
     parse,
     part_name,
     partition_of,
+    with_digest,
 )
 
 DIGEST = "0123456789abcdef" * 4
@@ -55,6 +59,30 @@ def test_a_manifest_comes_back() -> None:
     assert parse(manifest().to_json(), MONTH, PATH) == manifest()
 
 
+def test_a_changed_bit_of_a_manifest_never_changes_what_it_says() -> None:
+    """Its own digest shows it, wherever it is; a manifest of an older version has none and says what it said."""
+    data = manifest().to_json()
+    for place in range(8 * len(data)):
+        changed = bytearray(data)
+        changed[place // 8] ^= 1 << place % 8
+        try:
+            found = parse(bytes(changed), MONTH, PATH)
+        except InputError:
+            continue
+        # Blanks between the values, or the name of the digest.
+        assert found._replace(has_digest=True) == manifest()
+    older = {name: value for name, value in json.loads(data).items() if name != "sha256"}
+    assert parse(json.dumps(older).encode(), MONTH, PATH) == manifest()._replace(has_digest=False)
+
+
+@pytest.mark.skipif(shutil.which("jq") is None, reason="jq is not installed")
+def test_other_programs_can_check_the_digest_of_a_manifest() -> None:
+    """As the manual says."""
+    data = manifest().to_json()
+    rest = subprocess.run(["jq", "-cSj", "del(.sha256)"], input=data, capture_output=True, check=True).stdout
+    assert hashlib.sha256(rest).hexdigest() == json.loads(data)["sha256"]
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
@@ -69,6 +97,7 @@ def test_a_manifest_comes_back() -> None:
         pytest.param({"part": {"sha256": "0" * 64}}, "digest", id="digest"),
         pytest.param({"part": {"end_max_s": 1_735_689_600}}, "outside of the month", id="end"),
         pytest.param({"part": {"rows": -1}}, "rows: -1", id="rows"),
+        pytest.param({"part": {"rows": 0}}, "impossible", id="ends without rows"),
         pytest.param({"part": {"rows": 10**18}}, "rows: 1000000000000000000", id="more rows than there can be"),
         pytest.param({"part": {"bytes": 2**62}}, "bytes: 4611686018427387904", id="more bytes than there can be"),
         pytest.param({"part": {"bytes": 0}}, "impossible", id="bytes"),
@@ -92,7 +121,7 @@ def test_a_manifest_that_cannot_be_is_named(change, message) -> None:
     whole["tables"]["jobs"] |= change.pop("part", {})
 
     with pytest.raises(InputError, match=re.escape(message)) as error:
-        parse(json.dumps(whole | change).encode(), MONTH, PATH)
+        parse(with_digest(whole | change), MONTH, PATH)
     assert str(error.value).startswith(PATH)
     assert len(str(error.value)) < 500
 

@@ -30,7 +30,7 @@ from arcacct.database.access import open_publishing, read_accounting, writing
 from arcacct.database.schema import incarnation, new_incarnation
 from arcacct.errors import StoreBusy, StoreError, UsageError
 from arcacct.export import jobs, writer
-from arcacct.export.dataset import MANIFESTS, TABLES, UNIT, Partition, columns
+from arcacct.export.dataset import MANIFESTS, TABLES, UNIT, Partition, columns, with_digest
 from arcacct.export.storage import LocalStore, open_store
 from arcacct.export.writer import Exported
 from arcacct.publishing.run import exporter
@@ -138,6 +138,37 @@ def test_only_months_that_changed_are_written(site, change, months) -> None:
     assert site.export().written == ()
 
 
+def test_a_note_with_a_changed_digit_hides_no_change(site) -> None:
+    """What comes after it in the log would never be written: the note has a digest, and without it counts as none."""
+    site.export()
+    note = site.dataset / "exports/v1/site=SITE/ce=ce.example.org.json"
+    whole = json.loads(note.read_text())
+    site.sql("UPDATE AAR SET UsedWalltime = UsedWalltime + 1 WHERE RecordID = 1")
+    seq = whole["finished_log_seq"]
+    note.write_text(note.read_text().replace(f": {seq}", f": {seq + 1}"))
+
+    assert [partition.month for partition in site.export().written] == [5]
+    site.sql("UPDATE AAR SET UsedWalltime = UsedWalltime + 1 WHERE RecordID = 1")
+    older = {name: value for name, value in json.loads(note.read_text()).items() if name != "sha256"}
+    note.write_text(json.dumps(older | {"finished_log_seq": seq + 2}))
+    assert [partition.month for partition in site.export().written] == [5]
+
+
+def test_a_manifest_of_an_older_version_gets_a_digest(site) -> None:
+    """By the next export, which compares its month with the database; its parts stay what they are."""
+    site.export()
+    before, manifest = site.files(), site.manifest(6)
+    whole = json.loads(manifest.read_text())
+    manifest.write_text(json.dumps({name: value for name, value in whole.items() if name != "sha256"}))
+
+    assert [partition.month for partition in site.export().written] == [6]
+    assert all(one.has_digest for one in manifests(LocalStore(str(site.dataset))))
+    assert {path: of for path, of in site.files().items() if path.startswith(TABLES)} == {
+        path: of for path, of in before.items() if path.startswith(TABLES)
+    }
+    assert site.export().written == ()
+
+
 def test_parts_stay_for_a_generation(site) -> None:
     """Who began with the manifest of before can read on; with the next change its parts go."""
     site.export()
@@ -239,7 +270,7 @@ def test_former_parts_go_after_a_day(site) -> None:
 
     manifest = site.manifest(6)
     whole = json.loads(manifest.read_text())
-    manifest.write_text(json.dumps(whole | {"written_s": whole["written_s"] - 100_000}))
+    manifest.write_bytes(with_digest(whole | {"written_s": whole["written_s"] - 100_000}))
     assert site.export().written == ()
     assert parts_of(site) == named_files(site)
     assert names_of(site) == ids(1, 2, 3, 9, 4, 5, 6)
@@ -409,7 +440,7 @@ def damaged_by(change):
             id="version",
         ),
         pytest.param(
-            damaged_by(lambda manifest, _part, whole: manifest.write_text(json.dumps(whole | {"life": "other"}))),
+            damaged_by(lambda manifest, _part, whole: manifest.write_bytes(with_digest(whole | {"life": "other"}))),
             "written from another accounting database",
             id="another CE of this name",
         ),

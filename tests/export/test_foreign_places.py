@@ -27,7 +27,7 @@ from exported_site import JUNE_S, MAY_S, Site, ids, names_of, read
 
 from arcacct.database.access import writing
 from arcacct.errors import InputError
-from arcacct.export.dataset import TABLES, Partition, part_name, position_path
+from arcacct.export.dataset import TABLES, Partition, part_name, position_path, with_digest
 from arcacct.export.storage import LocalStore
 from arcacct.export.writer import Exported
 
@@ -219,7 +219,9 @@ def rewritten(site: Site, change: Callable[[pa.Table], pa.Table], table: str = "
     sha256 = hashlib.sha256(data).hexdigest()
     new.rename(path.with_name(part_name(sha256)))
     part |= {"file": part_name(sha256), "sha256": sha256, "bytes": len(data), "rows": found.num_rows}
-    site.manifest(6).write_text(json.dumps(whole))
+    if not found.num_rows:
+        part |= {"end_min_s": None, "end_max_s": None}
+    site.manifest(6).write_bytes(with_digest(whole))
 
 
 PARTS = {
@@ -286,7 +288,7 @@ def test_a_part_with_pruned_jobs_that_is_not_the_one_of_the_manifest(site, what)
         put(part, pipe)
     else:
         whole["tables"]["jobs"]["rows"] = 3 if what == "more rows" else 10**9
-        site.manifest(6).write_text(json.dumps(whole))
+        site.manifest(6).write_bytes(with_digest(whole))
     site.add(stored_jobs.job(8, end_s=JUNE_S + 2))
 
     (problem,) = site.export().problems

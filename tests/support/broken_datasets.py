@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import federation
 from written_partitions import WRITTEN_S, write_partition
 
-from arcacct.export.dataset import Partition
+from arcacct.export.dataset import Partition, with_digest
 
 WHOLE = Partition("Site-01", 2026, 1, "ce01.example.org")
 BAD = Partition("Site-01", 2026, 1, "ce02.example.org")
@@ -50,7 +50,7 @@ def _told(manifest: pathlib.Path, change: Callable[[dict[str, Any]], object]) ->
     """Change what a manifest says."""
     whole = json.loads(manifest.read_text())
     change(whole)
-    manifest.write_text(json.dumps(whole))
+    manifest.write_bytes(with_digest(whole))
 
 
 def part(folder: pathlib.Path, manifest: pathlib.Path, table: str = "jobs") -> pathlib.Path:

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from arcacct.export.dataset import Partition, columns, part_name
+from arcacct.export.dataset import Partition, columns, part_name, with_digest
 
 SHELL = "PWNED"
 """The file that the shell command of `escaping` makes in the current directory."""
@@ -62,7 +62,7 @@ def replace(
     if rows is not None:
         part["rows"] = rows
     (root / partition.part(table, part["file"])).write_bytes(data)
-    manifest.write_text(json.dumps(told))
+    manifest.write_bytes(with_digest(told))
 
 
 def write(root: pathlib.Path, partition: Partition, table: pa.Table, name: str = "jobs", **options: Any) -> None:
