@@ -192,9 +192,7 @@ class Response(NamedTuple):
 class HTTPClient:
     """Sends requests, each once, over one connection to each host. Used by one thread at a time."""
 
-    def __init__(
-        self, context: ssl.SSLContext | None, *, connect_s: float, read_s: float, proxy: str | None = None
-    ) -> None:
+    def __init__(self, context: ssl.SSLContext | None, *, connect_s: float, read_s: float) -> None:
         """
         Connect to nothing yet. With a ``context`` use TLS only, without one plain HTTP only and no proxy.
 
@@ -202,7 +200,6 @@ class HTTPClient:
         part of the response.
         """
         self._scheme = "http" if context is None else "https"
-        self._proxies = {} if proxy is None or context is None else {"https": proxy}
         self._limits = ExchangeLimits()
         self._read_s = read_s
         self._adapter = _Adapter(context, self._limits, connect_s)
@@ -216,6 +213,7 @@ class HTTPClient:
         *,
         limit_s: float,
         limit_text: str,
+        proxy: str | None = None,
     ) -> Response:
         """
         Send a request and return the response, all within ``limit_s`` seconds; ``limit_text`` names this limit.
@@ -230,7 +228,8 @@ class HTTPClient:
             if not (request.url or "").startswith(f"{self._scheme}://"):
                 # Nothing is sent in clear by accident.
                 raise InvalidURL
-            with self._adapter.send(request, stream=True, timeout=self._read_s, proxies=self._proxies) as response:
+            proxies = {} if proxy is None else {"https": proxy}
+            with self._adapter.send(request, stream=True, timeout=self._read_s, proxies=proxies) as response:
                 # Chunks and trailers are more than the body.
                 self._limits.expect(2 * LARGEST_RESPONSE)
                 content = _read(response.raw)

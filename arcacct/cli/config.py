@@ -12,7 +12,7 @@ from arcacct.cli.console import Coloured, block, examples, print_line
 from arcacct.cli.options import conf_of, next_start
 from arcacct.cli.tables import LISTED, format_option, show
 from arcacct.config import parser
-from arcacct.config.options import errors
+from arcacct.config.options import errors, targets
 from arcacct.config.parser import Conf
 from arcacct.config.paths import places
 from arcacct.config.review import callouts
@@ -140,6 +140,9 @@ def check_command(ctx: click.Context, form: str) -> int:
     wrong = len(errors(problems))
     counts = f"{count_of(wrong, 'error')}, {count_of(len(problems) - wrong, 'warning')}"
     print_line(f"{'not ok' if wrong else 'ok'}: {', '.join(conf.files) or 'no file'}: {counts}", err=True)
+    for target in targets(conf, kinds(conf), []):
+        if target.transport_options is not None and target.transport_options.proxy is not None:
+            print_line(f"{target.name}: {target.route}", err=True)
     for text in _astray(conf, given):
         print_line(text, err=True)
     return ConfigError.exit_code if wrong else 0

@@ -46,7 +46,7 @@ def check(conf: Conf, kinds: Kinds, *, now: int | None = None) -> list[Problem]:
     problems = check_text(conf, kinds, release(conf))
     limit = thresholds(conf, problems).certificate_s
     # A configuration with errors still has targets whose files can be looked at.
-    for target in targets(conf, kinds, None, []):
+    for target in targets(conf, kinds, []):
         block = conf.blocks[target.block]
         for option, finding in _findings(target, int(time.time()) if now is None else now, limit.warning):
             found = find(conf, block.name, next(spec for spec in kinds[block.kind].options if spec.name == option))

@@ -16,6 +16,7 @@ from arcacct.config import paths, values
 from arcacct.config.parser import Conf, Option
 from arcacct.config.values import Thresholds, VomslessVO
 from arcacct.errors import UsageError
+from arcacct.secrecy import without_login
 
 # What is wrong with a configuration: one value for each complaint, so that all can be shown at once.
 
@@ -111,11 +112,12 @@ def flag(name: str, default: str = "no") -> Spec:
 COMMON = (
     plain("hostname", values.host, "$EXEC{hostname -f}"),
     plain("http_proxy", values.proxy, is_url=True),
+    plain("no_proxy", values.no_proxy),
     plain("x509_host_key", values.path, "/etc/grid-security/hostkey.pem"),
     plain("x509_host_cert", values.path, "/etc/grid-security/hostcert.pem"),
     plain("x509_cert_dir", values.path, "/etc/grid-security/certificates"),
 )
-_X509 = tuple(spec._replace(inherits=("common",)) for spec in COMMON[2:])
+_X509 = tuple(spec._replace(inherits=("common",)) for spec in COMMON[3:])
 _VO = (plain("vomsless_vo", values.vomsless_vo, repeated=True), plain("vo_group", str, repeated=True))
 JURA = (*_X509, *_VO)
 
@@ -169,6 +171,8 @@ LOCAL_JOBS = plain("local_jobs", values.local_jobs, "own", repeated=True)
 TRANSPORT = (
     *(spec._replace(inherits=("arex/jura", "common")) for spec in _X509),
     plain("ca_file", values.path),
+    Spec("http_proxy", "proxy", values.proxy, is_url=True, inherits=("common",)),
+    plain("no_proxy", values.no_proxy, inherits=("common",)),
     Spec("connect_timeout", "connect_timeout_s", paths.seconds, "10"),
     Spec("timeout", "timeout_s", paths.seconds, "60"),
     Spec("exchange_timeout", "exchange_timeout_s", paths.seconds),
@@ -290,7 +294,9 @@ class TransportOptions(NamedTuple):
     ca_system: bool
     """Whether the CA certificates of the operating system count too."""
     proxy: str | None
-    """From [common] http_proxy; proxies of the environment are never used."""
+    """Proxies of the environment are never used."""
+    no_proxy: values.NoProxy | None
+    """What is reached without the proxy (`config.values.proxy_for`)."""
     connect_timeout_s: float
     """For a connection: one wait."""
     timeout_s: float
@@ -327,6 +333,17 @@ class Target(ABC):
     @abstractmethod
     def url(self) -> str:
         """Where messages go, for the ledger and for people."""
+
+    @property
+    def route(self) -> str:
+        """Its URL and, where a proxy is configured, whether messages go through it."""
+        way = self.transport_options
+        if way is None or way.proxy is None:
+            return self.url
+        if values.proxy_for(self.url, way.proxy, way.no_proxy):
+            return f"{self.url} through the proxy {without_login(way.proxy)}"
+        why = "no_proxy has its host" if self.url.startswith("https:") else "http is not sent through one"
+        return f"{self.url} without the proxy: {why}"
 
     @property
     def receiver(self) -> tuple[object, ...]:
@@ -403,7 +420,7 @@ def options_of(kinds: Kinds) -> dict[str, tuple[Spec, ...]]:
     return OPTIONS | {name: kind.options for name, kind in kinds.items()}
 
 
-def targets(conf: Conf, kinds: Kinds, proxy: str | None, problems: list[Problem]) -> tuple[Target, ...]:
+def targets(conf: Conf, kinds: Kinds, problems: list[Problem]) -> tuple[Target, ...]:
     """Every target that can be built; what is wrong with the others is added to ``problems``."""
     found = []
     for block in conf.blocks.values():
@@ -417,7 +434,7 @@ def targets(conf: Conf, kinds: Kinds, proxy: str | None, problems: list[Problem]
             wrong.append(Problem(ERROR, block.file, block.line, block.name, None, text))
         if not errors(wrong):
             way = {field: values.pop(field) for field in _OF_TRANSPORT if field in values}
-            transport = TransportOptions(proxy=proxy, **way) if way else None
+            transport = TransportOptions(**way) if way else None
             made = kind.target(
                 name=f"{kind.word}:{block.label}", block=block.name, transport_options=transport, **values
             )

@@ -111,7 +111,7 @@ def examine(
             rated = read_block(conf, block.name, OPTIONS["queue"], problems)["benchmark"]
             queues += [QueueBenchmark(block.label, rated[0])] if rated else []
     publishes = ours["publishes"] is not False
-    found = targets(conf, kinds, common["http_proxy"], problems)
+    found = targets(conf, kinds, problems)
     problems += shared_receivers(conf, found)
     problems += review(conf, kinds, allow_jura=bool(ours["allow_jura"]) or not publishes or not to_publish)
     if not publishes:
@@ -208,7 +208,8 @@ def remember_secrets(conf: Conf) -> None:
                 # No option has a colon in its name, but a URL on the wrong side of the equals sign has.
                 _remember_url(name)
             for line in lines:
-                if name.lower().endswith(("url", "proxy")) or "://" in line.value:
+                # The colons of no_proxy are those of addresses.
+                if (name.lower().endswith(("url", "proxy")) and name != "no_proxy") or "://" in line.value:
                     _remember_url(line.value)
 
 

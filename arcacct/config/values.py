@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import re
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
@@ -23,6 +24,10 @@ UNITS = {"h": _TIMES, "d": _TIMES, "MiB": _SIZES, "%": {"%": 1}, "": {"": 1}}
 LIMIT_KINDS = {"warn": "warning", "crit": "critical"}
 """What the options of a limit begin with, and the field of `Limit` that each sets."""
 _HOUR_S, _DAY_S = 3600, 86_400
+
+
+NoProxy = tuple[str | ipaddress.IPv4Network | ipaddress.IPv6Network, ...]
+"""Which hosts are reached without a proxy: those of a domain, in small letters, and of a network; empty text: all."""
 
 
 class VomslessVO(NamedTuple):
@@ -273,6 +278,51 @@ def proxy(value: str) -> str:
     if url.scheme not in {"http", "https"} or not url.hostname:
         raise ValueError(f"{without_login(value)!r} is not a proxy; write http://HOST:PORT")
     return value
+
+
+def no_proxy(value: str) -> NoProxy:
+    """Names of hosts and domains, addresses and networks, separated by commas or blanks; ``*``: all hosts."""
+    return tuple(map(_exception, value.replace(",", " ").split()))
+
+
+def _exception(text: str) -> str | ipaddress.IPv4Network | ipaddress.IPv6Network:
+    if text == "*":
+        return ""
+    try:
+        return ipaddress.ip_network(text.strip("[]"), strict=False)
+    except ValueError:
+        name = text.lower().removeprefix("*.").removeprefix(".").removesuffix(".")
+    # No domain of the Internet ends in a number: that is a mistyped address.
+    if not _HOST.fullmatch(name) or name.rpartition(".")[2].isdigit():
+        raise ValueError(
+            f"{without_login(text)!r} is not a host, domain, address or network; separate them with commas, like"
+            " localhost,.example.org,192.0.2.0/24"
+        )
+    return name
+
+
+def proxy_for(url: str, proxy: str | None, exceptions: NoProxy | None) -> str | None:
+    """
+    The proxy by which a URL is requested; ``None``: directly.
+
+    Only https goes through a proxy, and no host that is an exception. Names are not resolved: a network has the hosts
+    that the URL names by address.
+    """
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        # The request says what is wrong with it.
+        return proxy
+    host = (parts.hostname or "").rstrip(".")
+    try:
+        address = ipaddress.ip_address(host)
+    except ValueError:
+        address = None
+    is_direct = any(
+        not one or f".{host}".endswith(f".{one}") if isinstance(one, str) else address is not None and address in one
+        for one in exceptions or ()
+    )
+    return None if is_direct or parts.scheme != "https" else proxy
 
 
 def vo(value: str) -> str:

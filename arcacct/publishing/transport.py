@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from arcacct import secrecy
 from arcacct.config.options import TransportOptions
+from arcacct.config.values import NoProxy, proxy_for
 from arcacct.http_client import ExchangeFailed, HTTPClient, ProxyFails
 from arcacct.publishing.context import RunDeadline
 from arcacct.publishing.plugin import Answer, Outcome, header_time
@@ -55,7 +56,7 @@ def transport_to(
             system_store=options.ca_system,
         )
     waits = timeouts or TimeoutPolicy(options.connect_timeout_s, options.timeout_s, options.exchange_timeout_s)
-    return Transport(context, proxy=options.proxy, timeouts=waits)
+    return Transport(context, proxy=options.proxy, no_proxy=options.no_proxy, timeouts=waits)
 
 
 class Request(NamedTuple):
@@ -75,6 +76,7 @@ class Transport:
         context: ssl.SSLContext | None,
         *,
         proxy: str | None = None,
+        no_proxy: NoProxy | None = None,
         timeouts: TimeoutPolicy | None = None,
     ) -> None:
         """
@@ -86,9 +88,8 @@ class Transport:
         self._deadline = RunDeadline()
         if proxy is not None:
             secrecy.keep_login(proxy)
-        self._client = HTTPClient(
-            context, connect_s=self._timeouts.connect_s, read_s=self._timeouts.read_s, proxy=proxy
-        )
+        self._proxy, self._no_proxy = proxy, no_proxy
+        self._client = HTTPClient(context, connect_s=self._timeouts.connect_s, read_s=self._timeouts.read_s)
 
     def set_deadline(self, deadline: RunDeadline) -> None:
         """Start nothing and wait for nothing after the deadline of this run."""
@@ -138,7 +139,12 @@ class Transport:
         if is_short:
             limit_s, limit_text = left_s, "no whole answer before the time of this run was over (run_timeout)"
         try:
-            status, headers, body = self._client.send(*request, limit_s=limit_s, limit_text=limit_text)
+            status, headers, body = self._client.send(
+                *request,
+                limit_s=limit_s,
+                limit_text=limit_text,
+                proxy=proxy_for(request.url, self._proxy, self._no_proxy),
+            )
         except ExchangeFailed as failure:
             where = re.sub(r"^\w+://(?:[^/@]*@)?|[/?#].*$", "", request.url)
             # A GET changes nothing at the receiver.

@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 
 from arcacct.arex.spool_replay import unusable_files
 from arcacct.config.options import TransportOptions
-from arcacct.config.values import Thresholds
+from arcacct.config.values import Thresholds, proxy_for
 from arcacct.database import access
 from arcacct.database.access import blamed
 from arcacct.database.location import spools
@@ -126,14 +126,15 @@ def host_name(what: str, transport: TransportOptions, url: str, asked: set[str])
     """Whether the host has an address; ``None`` if that was said before."""
     from arcacct.http_client import addresses  # noqa: PLC0415  HTTP is slow to import
 
+    proxy = proxy_for(url, transport.proxy, transport.no_proxy)
     try:
-        host, found = addresses(transport.proxy or url)
+        host, found = addresses(proxy or url)
     except ValueError:
         # The text of the error may contain a password.
         text, advice = "not a URL to connect to", "check targeturl and http_proxy"
         return Check(what, CRITICAL, text, advice, TargetRefuses.exit_code)
     except OSError as error:
-        host = urlsplit(transport.proxy or url).hostname or ""
+        host = urlsplit(proxy or url).hostname or ""
         if host in asked:
             return None
         asked.add(host)
@@ -142,7 +143,7 @@ def host_name(what: str, transport: TransportOptions, url: str, asked: set[str])
     if host in asked:
         return None
     asked.add(host)
-    via = " (the proxy)" if transport.proxy else ""
+    via = " (the proxy)" if proxy else ""
     return Check(what, OK, f"{host}{via} is {', '.join(found)}")
 
 

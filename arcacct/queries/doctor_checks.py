@@ -242,13 +242,13 @@ def targets(site: Site) -> Iterator[Check]:
     if site.here is not None and site.here.rehearsal is not None:
         detail = f"rehearsal= is set: publications are recorded in {site.here.rehearsal}, and not in the site's ledger"
         yield Check("rehearsal", WARNING, detail, "remove it and its targets before this host publishes for real")
-    for one in found_targets(site.conf, site.kinds, None, []):
+    for one in found_targets(site.conf, site.kinds, []):
         for option, text in one.wrong():
             yield advised(one.name, CRITICAL, f"{option}: {text}", CONF)
     if site.settings is None:
         yield Check("targets", UNKNOWN, "the configuration has errors", "fix them first")
     elif site.settings.targets:
-        yield Check("targets", OK, ", ".join(f"{one.name} ({one.url})" for one in site.settings.targets))
+        yield Check("targets", OK, ", ".join(f"{one.name} ({one.route})" for one in site.settings.targets))
 
 
 # What the host proves itself by, and whom it trusts: certificate, key, CAs.
@@ -259,9 +259,7 @@ _CRL = re.compile(r"[0-9a-f]{8}\.r\d+")
 
 def credentials(site: Site) -> Iterator[Check]:
     """Each file once, whichever targets name it."""
-    named = [
-        (one, way) for one in options.targets(site.conf, site.kinds, None, []) if (way := one.credentials()) is not None
-    ]
+    named = [(one, way) for one in options.targets(site.conf, site.kinds, []) if (way := one.credentials()) is not None]
     if not named:
         yield Check("certificate", UNKNOWN, "no target needs one")
         return

@@ -79,9 +79,9 @@ def _trusted(site: Site, part: str) -> Iterator[tuple[str, int]]:
     elif part == "launcher":
         read = [*site.launchers]
     elif part == "targets":
-        urls = [one.url.partition("file://") for one in targets(site.conf, site.kinds, None, [])]
+        urls = [one.url.partition("file://") for one in targets(site.conf, site.kinds, [])]
         shared = [path for _before, is_file, path in urls if is_file]
-        for shown in filter(None, (one.credentials() for one in targets(site.conf, site.kinds, None, []))):
+        for shown in filter(None, (one.credentials() for one in targets(site.conf, site.kinds, []))):
             pair = (shown.x509_host_cert, shown.x509_host_key, shown.x509_cert_dir)
             read += [path for path in (*pair, shown.ca_file) if path is not None]
     elif here is not None:
@@ -153,11 +153,13 @@ def _others(path: str, status: os.stat_result, *, is_shared: bool) -> tuple[str,
 
 def _readers(site: Site, part: str, user: int) -> Iterator[Check]:
     """Check who can read secrets and names of users, and whether this user sees what A-REX sees."""
-    here, proxy = site.here, site.conf.option("common", "http_proxy")
-    if part == "configuration" and proxy is not None and without_login(proxy.value) != proxy.value:
-        if os.stat(proxy.file).st_mode & 0o044:
-            detail = f"{proxy.file} contains a password, and other users may read it"
-            yield Check("permissions", WARNING, detail, f"chmod 600 {shlex.quote(proxy.file)}")
+    here = site.here
+    if part == "configuration":
+        lines = [line for block in site.conf.blocks.values() for line in block.options.get("http_proxy", ())]
+        for file in dict.fromkeys(line.file for line in lines if without_login(line.value) != line.value):
+            if os.stat(file).st_mode & 0o044:
+                detail = f"{file} contains a password, and other users may read it"
+                yield Check("permissions", WARNING, detail, f"chmod 600 {shlex.quote(file)}")
     elif part == "database" and here is not None:
         if os.path.isdir(here.controldir) and os.geteuid() not in (0, user):
             name = user_name(user)

@@ -12,7 +12,7 @@ from conf_files import APEL, DIRECTORY, SGAS
 from control_directory import set_up
 
 from arcacct.cli.main import main
-from arcacct.config import parser
+from arcacct.config import parser, values
 from arcacct.config.check import check
 from arcacct.config.parser import Conf
 from arcacct.files.directories import resource
@@ -61,6 +61,53 @@ def test_a_good_configuration(tmp_path, run, credentials):
     code, out, err = run("--config", conf_files.write(tmp_path, ours, credentials), "config", "check")
     assert (code, out) == (0, "")
     assert err.startswith("ok: ")
+
+
+def test_the_proxy_of_each_target_is_shown(tmp_path, run, credentials):
+    """On stderr, after the verdict; the password is not, and an address is not taken for one."""
+    common = credentials.replace("[arex]", "http_proxy = http://me:s3cr3t-w0rd@proxy.example.org:3128\n[arex]")
+    ours = f"{SGAS}no_proxy = ::1,SGAS.example.org.\n{APEL}no_proxy = other.example.org,192.0.2.0/24\n"
+    code, _out, err = run("--config", conf_files.write(tmp_path, ours, common), "config", "check")
+    assert code == 0
+    assert "sgas:one: https://sgas.example.org:6143/sgas/ur without the proxy: no_proxy has its host\n" in err
+    assert "apel:egi: https://msg.example.org/" in err
+    assert err.endswith(":publish through the proxy http://***@proxy.example.org:3128\n")
+    assert "::1" in run("--config", str(tmp_path / "arc.conf"), "config", "show")[1]
+
+
+@pytest.mark.parametrize(
+    ("no_proxy", "url", "is_direct"),
+    [
+        ("example.org", "https://example.org/x", True),
+        (".example.org", "https://a.b.example.org:8443/", True),
+        ("*.example.org", "https://A.Example.org", True),
+        ("example.org", "https://badexample.org", False),
+        ("a.example.org", "https://example.org", False),
+        ("192.0.2.0/24 2001:db8::/32", "https://192.0.2.7:443", True),
+        ("192.0.2.0/255.255.255.0", "https://192.0.2.255", True),
+        ("192.0.2.0/24,[2001:db8::1]", "https://[2001:DB8:0::1]:443/", True),
+        ("192.0.2.0/24", "https://192.0.3.7", False),
+        ("192.0.2.7", "https://host-192.0.2.7.example.org", False),
+        ("*", "https://anything", True),
+        ("", "https://anything", False),
+    ],
+)
+def test_the_hosts_of_no_proxy(no_proxy, url, is_direct):
+    """Hosts, whole domains, addresses and networks."""
+    used = values.proxy_for(url, "http://p:1", values.no_proxy(no_proxy))
+    assert used == (None if is_direct else "http://p:1")
+
+
+@pytest.mark.parametrize(
+    "no_proxy", ["192.0.2.0/33", "192.0.2", "host:8443", "https://x", "a_b", "*example.org", "me:p@x"]
+)
+def test_what_is_no_host_of_no_proxy_is_an_error(tmp_path, no_proxy):
+    """And no name that no receiver has."""
+    conf = conf_files.read(tmp_path, f"{SGAS}no_proxy = localhost,{no_proxy}\n")
+    (found,) = conf_files.lines([one for one in check(conf, kinds()) if one.option == "no_proxy"], tmp_path)
+    assert found.startswith("arcacct.conf:3: [arex/jura/sgas:one] no_proxy: '")
+    assert "is not a host, domain, address or network; separate them with commas" in found
+    assert "p@" not in found
 
 
 @pytest.mark.parametrize(

@@ -43,7 +43,7 @@ def write_certificate(path, key, start=NOW - DAY, end=NOW + 365 * DAY):
 def key_findings(directory, key, cert):
     """What is wrong with a pair, for a target that gets signed messages."""
     arc = f"[common]\nhostname = ce.example.org\nx509_host_key = {key}\nx509_host_cert = {cert}\n"
-    (target,) = targets(conf_files.read(directory, APEL, arc), kinds(), None, [])
+    (target,) = targets(conf_files.read(directory, APEL, arc), kinds(), [])
     return [finding for _, finding in pair_findings(target)]
 
 

@@ -197,11 +197,13 @@ def test_the_database_of_arex_is_one_complaint_among_others(tmp_path):
 def test_inheritance(tmp_path):
     """A target's own value comes first, then [arex/jura], then [common]; settle comes from [arcacct]."""
     arc = "[common]\nx509_host_key = /c/key\nx509_host_cert = /c/cert\nx509_cert_dir = /c/ca\nhttp_proxy = http://p:3128\n"
+    arc += "no_proxy = localhost\n"
     found = settings(
         conf_files.read(
             tmp_path,
             "[arcacct]\nsettle = 60\n[arex/jura]\nx509_host_cert = /j/cert\nvomsless_vo = atlas#/CN=voms host\n"
-            f"vo_group = /a\nvo_group = /b\n{SGAS}x509_host_key = /t/key\n{APEL}settle = 0\nvo_group = /c\n",
+            f"vo_group = /a\nvo_group = /b\n{SGAS}x509_host_key = /t/key\nhttp_proxy = http://q:80\nno_proxy = *\n"
+            f"{APEL}settle = 0\nvo_group = /c\n",
             arc,
         ),
         kinds(),
@@ -217,6 +219,8 @@ def test_inheritance(tmp_path):
         "/c/ca",
     )
     assert (apel.transport_options.x509_host_key, apel.transport_options.proxy) == ("/c/key", "http://p:3128")
+    assert (sgas.transport_options.proxy, sgas.transport_options.no_proxy) == ("http://q:80", ("",))
+    assert apel.transport_options.no_proxy == ("localhost",)
     assert sgas.vomsless_vo == apel.vomsless_vo == (VomslessVO("atlas", "/CN=voms host"),)
     assert (sgas.vo_group, apel.vo_group) == (("/a", "/b"), ("/c",))
     assert (sgas.settle_s, apel.settle_s) == (60, 0)

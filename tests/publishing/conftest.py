@@ -81,10 +81,10 @@ def session_of(authority, host, naps):
     """Make sessions that trust the throw-away authority; all are closed at the end."""
     made = []
 
-    def make(credential=host, *, read_s: float = 5.0, ca_dir: str | None = None, proxy: str | None = None, **timeouts):
+    def make(credential=host, *, read_s=5.0, ca_dir=None, proxy=None, no_proxy=(), **timeouts):
         context = tls_context(credential.cert_path, credential.key_path, ca_dir=ca_dir or authority.ca_dir)
         how = TimeoutPolicy(connect_s=5.0, read_s=read_s, **timeouts)
-        made.append(Transport(context, proxy=proxy, timeouts=how))
+        made.append(Transport(context, proxy=proxy, no_proxy=no_proxy, timeouts=how))
         return made[-1]
 
     yield make

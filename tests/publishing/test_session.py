@@ -20,6 +20,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from scripted_receiver import ConnectProxy, Say, ScriptedReceiver, say, server_context
 
 from arcacct import tls
+from arcacct.config import values
 from arcacct.errors import ConfigError, CredentialError
 from arcacct.publishing.plugin import Answer, Outcome
 from arcacct.publishing.transport import Request, TimeoutPolicy, Transport
@@ -657,6 +658,15 @@ def test_the_configured_proxy_is_used(receiver, proxy, session_of):
     assert session.request(post(receiver), classify_ams).kind == Outcome.ACCEPTED
     assert proxy.tunnels == [f"localhost:{receiver.port}"]
     assert receiver.connections == 1
+
+
+@pytest.mark.parametrize(("no_proxy", "tunnels"), [("localhost", 0), ("*", 0), ("127.0.0.0/8,example.org", 1)])
+def test_a_host_of_no_proxy_is_reached_without_it(receiver, proxy, session_of, no_proxy, tunnels):
+    """By its name as the URL has it: names are not resolved."""
+    receiver.script = [say(200, STORED)]
+    session = session_of(proxy=f"http://127.0.0.1:{proxy.port}", no_proxy=values.no_proxy(no_proxy))
+    assert session.request(post(receiver), classify_ams).kind == Outcome.ACCEPTED
+    assert (len(proxy.tunnels), receiver.connections) == (tunnels, 1)
 
 
 @pytest.mark.parametrize("scheme", ["http", "https"])

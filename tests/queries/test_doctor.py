@@ -15,6 +15,7 @@ import subprocess
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from urllib.parse import urlsplit
 
 import psutil
 import pytest
@@ -24,7 +25,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from in_process import said
 from other_users import acting_as, public_dir
-from scripted_receiver import ScriptedReceiver, server_context
+from scripted_receiver import ConnectProxy, ScriptedReceiver, server_context
 
 from arcacct import tls
 from arcacct.arex import resident
@@ -1244,6 +1245,30 @@ def test_a_configuration_that_cannot_be_read(clinic, run) -> None:
     assert done.stdout.splitlines()[-1] == "0 ok, 0 warnings, 1 error"
     (one,) = json.loads(as_json.stdout)
     assert (one["verdict"], "no such file" in one["detail"]) == ("error", True)
+
+
+def test_each_target_has_its_proxy(live, box) -> None:
+    """It is shown for each, and used: one target goes directly, those after it through the proxy of [common]."""
+    proxy = ConnectProxy()
+    live.common = f"http_proxy=http://127.0.0.1:{proxy.port}\n"
+    live.targets = f"{SGAS}no_proxy=localhost, 127.0.0.0/8\n{APEL}"
+    live.configure()
+    found = live.verdicts(offline=False)
+    proxy.stop()
+    assert [one.text for one in found if one.severity != OK] == []
+    host, port = urlsplit(box.ams_url).netloc.split(":")
+    assert sorted(set(proxy.tunnels)) == sorted({f"{host}:{port}", f"{host}:{box.authn_port}"})
+    (targets,) = [one.detail for one in found if one.subject == "targets"]
+    assert f"sgas:s ({box.sgas_url}/ur without the proxy: no_proxy has its host)" in targets
+    assert f"through the proxy http://127.0.0.1:{proxy.port})" in targets
+    (name,) = [one.detail for one in found if one.subject == "apel:a name"]
+    assert name == "127.0.0.1 (the proxy) is 127.0.0.1"
+
+
+def test_a_password_in_the_proxy_of_a_target_is_for_few_eyes(clinic) -> None:
+    clinic.targets = f"{SGAS.format(sgas='https://localhost')}http_proxy=http://me:s3cr3t-w0rd@proxy.example.org:3128\n"
+    clinic.configure()
+    assert "arcacct.conf contains a password" in about(clinic.verdicts(), "permissions").detail
 
 
 def test_the_password_of_a_proxy_is_never_told(live, run) -> None:
