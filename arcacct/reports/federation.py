@@ -14,7 +14,7 @@ from arcacct.queries.usage import UsageTable
 from arcacct.records.pseudonyms import Names
 from arcacct.reports.month import BY_DAY, by_day_with_vo, job_sizes, top_users, usage_by
 from arcacct.reports.tables import Column, Report, Table
-from arcacct.reports.trends import first_month, over_time, sizes, use_of_pledge, waiting
+from arcacct.reports.trends import Recording, first_month, over_time, sizes, use_of_pledge, waiting
 from arcacct.wording import count_of
 
 _NO_CAPACITY = Capacity({}, "", "the dataset does not have the installed cores; each CE's own report does")
@@ -49,7 +49,7 @@ def federation_report(
             return usage(engine, selection, by, details=False)
 
         by_vo = usage_by(ask, "vo", Table("vo", "Usage by VO", "VO", ()))
-        over = over_time(ask_of, month, _NO_CAPACITY, written_s, 0)
+        over = over_time(ask_of, month, _NO_CAPACITY, written_s, recorded)
         jobs = 0 if by_vo.total is None else int(by_vo.number(by_vo.total, "jobs"))
         by_walltime = [
             (str(of["walltime"]) if of["walltime"] else None, int(str(of["jobs"])), float(of["core_hours"] or 0))
@@ -62,18 +62,22 @@ def federation_report(
             usage_by(ask, "day", BY_DAY),
             by_day_with_vo(ask, start_s).table,
             *over,
-            *use_of_pledge(ask_of, month, pledge),
+            *use_of_pledge(ask_of, month, pledge, recorded),
             waiting(waits(engine, of_month), jobs, 1),
             job_sizes(ask),
             sizes("walltime", "Wall time of jobs", "Wall time", by_walltime),
             top_users(ask, users, pseudonyms),
         )
 
-    made, read = answered("duckdb", concerned(dataset(directories), of_years, FleetSelection()), tables)
+    every = dataset(directories)
+    ends_s = [one.jobs.end_min_s for one in every.partitions if one.jobs.end_min_s is not None]
+    recorded = Recording(min(ends_s, default=0))
+    made, read = answered("duckdb", concerned(every, of_years, FleetSelection()), tables)
     found = concerned(read, of_month, FleetSelection())
     sites = {one.partition.site for one in found.partitions}
     title = f"{count_of(len(sites), 'site')} with {count_of(len(found.partitions), 'CE')}"
-    return Report(title, month, written_s, (*made, _completeness(found))), found.problems
+    report = Report(title, month, written_s, (*made, _completeness(found)), first_end_s=recorded.first_end_s)
+    return report, found.problems
 
 
 def _joined(answer: UsageTable) -> UsageTable:

@@ -34,7 +34,7 @@ from arcacct.reports.tables import (
     energies,
     grid,
 )
-from arcacct.reports.trends import NO_VO, first_month, over_time, sizes, use_of_pledge, waiting
+from arcacct.reports.trends import NO_VO, Recording, first_month, last_months, over_time, sizes, use_of_pledge, waiting
 from arcacct.wording import count_of
 
 _HOUR_S = 3600
@@ -117,14 +117,20 @@ def month_report(
     def ask_of(selection: Selection, by: Sequence[str]) -> UsageTable:
         return usage(accounting, selection, by, details=False)
 
-    capacity = installed(settings.cores, accounting, month_bounds(*first_month(asked.month))[0], before_s)
-    compared_over = over_time(ask_of, asked.month, capacity, written_s, first_end_s(accounting) or 0)
+    first = first_month(asked.month)
+    # An import of later jobs has seen the month, too.
+    lacking = [
+        one for one in last_months(asked.month, 24) if before_recording(accounting, month_bounds(*one)[0], written_s)
+    ]
+    recorded = Recording(first_end_s(accounting) or 0, frozenset(lacking))
+    capacity = installed(settings.cores, accounting, month_bounds(*first)[0], before_s)
+    compared_over = over_time(ask_of, asked.month, capacity, written_s, recorded)
     tables = [
         by_vo,
         usage_by(ask, "day", BY_DAY),
         by_day_and_vo.table,
         *compared_over,
-        *use_of_pledge(ask_of, asked.month, asked.pledge),
+        *use_of_pledge(ask_of, asked.month, asked.pledge, recorded),
         *_of_jobs(accounting, ask, start_s, before_s, int(_all(by_vo, "jobs"))),
         _failures(accounting, start_s, before_s, by_vo),
         top_users(ask, asked.users, pseudonyms),
@@ -149,6 +155,7 @@ def month_report(
         tuple(tables),
         verdict,
         str(rests_on) if rests_on.jobs or rests_on.held else "",
+        recorded.first_end_s,
     )
     return ReportData(report, known, said, is_unchanged)
 

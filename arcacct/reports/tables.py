@@ -146,9 +146,11 @@ class Report(NamedTuple):
     """UTC seconds."""
     tables: tuple[Table, ...]
     verdict: Verdict | None = None
+    """``None``: not requested."""
     basis: str = ""
     """What the figures rest on, in one line: how many jobs were measured, and have a benchmark."""
-    """``None``: not requested."""
+    first_end_s: int = 0
+    """The end of the first recorded job, UTC seconds: days before it are unknown."""
 
     @property
     def month_name(self) -> str:
@@ -411,6 +413,8 @@ def _read(here: Places) -> dict[str, Any]:
 PLEDGE_HEADER = ("vo", "from", "hours", "kind")
 KINDS = {"core": "core_hours", "cpu": "cpu_hours", "hs06": "hs06_hours", "hepscore23": "hepscore23_hours"}
 """What can be promised, and the column of usage that it is compared with."""
+_WLCG_YEAR = 4
+"""WLCG's pledges are for years from April to March."""
 _MONTH = re.compile(r"([0-9]{4})-(0[1-9]|1[0-2])")
 
 
@@ -420,6 +424,11 @@ class Pledge(NamedTuple):
     vo: str
     kind: str
     hours: float
+    year_month: int
+    """
+    The month, 1 to 12, with which the year of the pledge begins: April, as WLCG's, if a line of it does; else that of
+    its first line.
+    """
 
 
 def pledges(path: str, month: Month) -> list[Pledge]:
@@ -452,7 +461,10 @@ def pledges(path: str, month: Month) -> list[Pledge]:
         known = found.get((vo, kind))
         if start <= month and (known is None or known[0] < start):
             found[vo, kind] = start, amount
-    return [Pledge(vo, kind, amount) for (vo, kind), (_start, amount) in sorted(found.items())]
+    year_months: dict[tuple[str, str], int] = {}
+    for vo, kind, (_year, number) in sorted(lines, key=lambda line: (line[2][1] != _WLCG_YEAR, line)):
+        year_months.setdefault((vo, kind), number)
+    return [Pledge(vo, kind, amount, year_months[vo, kind]) for (vo, kind), (_start, amount) in sorted(found.items())]
 
 
 def _lines(path: str, header: Sequence[str]) -> Iterator[tuple[int, list[str]]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import NamedTuple
 
@@ -14,13 +14,13 @@ from arcacct.reports.tables import KINDS, Column, Table, Value, pledges
 from arcacct.wording import count_of
 
 _HOUR_S = 3600
-_MONTHS = 12
 _FEWEST_MONTHS = 2
 _NORMALISED = ("hs06", "hepscore23")
 FEWEST = 20
 """Of fewer jobs of a sample nothing is said."""
 NO_VO = "(no VO)"
 UNKNOWN = "(unknown)"
+EVERY_VO = "(all)"
 
 Asked = Callable[[Selection, Sequence[str]], UsageTable]
 """Usage of some jobs by these."""
@@ -38,6 +38,7 @@ _OVER_TIME = (
     _INSTALLED,
     _UTILISATION,
 )
+_NOTHING: dict[str, Value] = dict.fromkeys(column.name for column in _OVER_TIME)
 _WITHOUT_CORES = -2
 _MORE_THAN_ALL = (
     "A utilisation above 100 %: jobs count whole at their end, with hours of the time before; or there are more cores."
@@ -50,9 +51,14 @@ def months_before(month: Month, count: int) -> Month:
     return number // 12, number % 12 + 1
 
 
+def last_months(month: Month, count: int = 12) -> list[Month]:
+    """So many months until this one."""
+    return [months_before(month, back) for back in range(count - 1, -1, -1)]
+
+
 def first_month(month: Month) -> Month:
     """The first of all months that `OverTime` asks for: the year before has the same months."""
-    return min(months_before(month, _MONTHS - 1), (month[0] - 1, 1))
+    return min(last_months(month)[0], (month[0] - 1, 1))
 
 
 def name_of(month: Month) -> str:
@@ -73,6 +79,40 @@ class OverTime(NamedTuple):
     year: Table
 
 
+class Recording(NamedTuple):
+    """From when on the jobs of a site are known."""
+
+    first_end_s: int
+    """The end of the first job that was ever recorded, UTC seconds: of the time before it nothing is known."""
+    lacking: frozenset[Month] = frozenset()
+    """Months whose jobs may be missing: without a job they are unknown."""
+
+    def unknown(self, months: Iterable[Month], with_jobs: Collection[str]) -> list[Month]:
+        """Those of these months that are unknown; ``with_jobs``: the names of those that have jobs."""
+        return [
+            one
+            for one in months
+            if name_of(one) not in with_jobs and (one in self.lacking or month_bounds(*one)[1] <= self.first_end_s)
+        ]
+
+    def notes(self, months: Sequence[Month], unknown: Sequence[Month]) -> Iterator[str]:
+        """What the figures of these months lack."""
+        if unknown:
+            spans = ", ".join(
+                name_of(run[0]) + (f" to {name_of(run[-1])}" if run[1:] else "") for run in _runs(unknown)
+            )
+            yield f"Unknown, and not 0: {spans}; jobs of that time were not recorded."
+        first = iso(self.first_end_s)[:10]
+        if first[:7] in map(name_of, months) and not first.endswith("-01"):
+            yield f"{first[:7]} is counted from the first recorded job, of {first}."
+
+
+def _runs(months: Iterable[Month]) -> list[list[Month]]:
+    """Months in order, those that follow each other together."""
+    numbered = groupby(enumerate(months), key=lambda one: one[1][0] * 12 + one[1][1] - one[0])
+    return [[month for _place, month in group] for _number, group in numbered]
+
+
 class _Used(NamedTuple):
     """What is compared with the installed cores."""
 
@@ -80,40 +120,38 @@ class _Used(NamedTuple):
     used_h: float
 
 
-def over_time(ask: Asked, month: Month, capacity: Capacity, written_s: int, recorded_from_s: int) -> OverTime:
+def over_time(ask: Asked, month: Month, capacity: Capacity, written_s: int, recorded: Recording) -> OverTime:
     """
     Utilisation in the month, the last 12 months, and the year to date.
 
-    ``written_s``: now, UTC seconds: what comes later of a month cannot be used yet. ``recorded_from_s``: the end of
-    the first job that was ever recorded: of days before it nothing is known.
+    ``written_s``: now, UTC seconds: what comes later of a month cannot be used yet.
     """
-    first = months_before(month, _MONTHS - 1)
-    start_s, before_s = month_bounds(*first)[0], month_bounds(*month)[1]
+    every = last_months(month)
+    start_s, before_s = month_bounds(*every[0])[0], month_bounds(*month)[1]
     whole = Selection(from_s=start_s, before_s=before_s)
     of_months = {str(of["month"]): of for of in ask(whole, ("month",)).named()}
+    unknown = recorded.unknown(every, of_months)
     days: dict[int, _Used] = {}
     if capacity.cores:
         used = {str(of["day"]): of for of in ask(whole, ("day",)).named()}
-        days = dict(_by_day(capacity, used, written_s, recorded_from_s))
-    every = [months_before(month, back) for back in range(_MONTHS - 1, -1, -1)]
-    with_jobs = [one for one in every if name_of(one) in of_months]
+        days = dict(_by_day(capacity, used, written_s, recorded.first_end_s))
+        for one in unknown:
+            for day in range(*(bound // DAY_S for bound in month_bounds(*one))):
+                days.pop(day, None)
     rows = [
-        (name_of(one), _figures(of_months.get(name_of(one)), _in(days, one, one)))
+        (name_of(one), _NOTHING if one in unknown else _figures(of_months.get(name_of(one)), _in(days, one, one)))
         for one in every
-        if with_jobs and one >= with_jobs[0]
     ]
     months = Table("history", "The last 12 months", "Month", _OVER_TIME if days else _OVER_TIME[:_WITHOUT_CORES])
-    notes = ["HS06 and HEPscore23 hours are added: 1 HEPscore23 is 1 HS06."] if _has_normalised(rows) else []
+    notes = [*recorded.notes(every, unknown)]
+    if any(of["normalised_hours"] for _name, of in rows):
+        notes.append("HS06 and HEPscore23 hours are added: 1 HEPscore23 is 1 HS06.")
     if any(_amount(of["utilisation"]) > 1 for _name, of in rows):
         notes.append(_MORE_THAN_ALL)
     if month_bounds(*month)[0] <= written_s < before_s:
         notes.append(f"{name_of(month)} is not over: it is counted until {iso(written_s)}.")
-    months = months.filled(rows, notes=notes, empty="No job ended in these months.")
-    return OverTime(_utilisation(month, capacity, days, written_s), months, _year(ask, month, days))
-
-
-def _has_normalised(rows: Iterable[tuple[str, Mapping[str, Value]]]) -> bool:
-    return any(of["normalised_hours"] for _name, of in rows)
+    months = months.filled(rows, notes=notes)
+    return OverTime(_utilisation(month, capacity, days, written_s), months, _year(ask, month, days, recorded))
 
 
 def _by_day(
@@ -139,8 +177,7 @@ def _compared(known: Sequence[_Used]) -> dict[str, Value]:
 
 def _figures(of: Mapping[str, Value] | None, known: Sequence[_Used]) -> dict[str, Value]:
     if of is None:
-        nothing: dict[str, Value] = dict.fromkeys(column.name for column in _OVER_TIME)
-        return nothing | {"jobs": 0, "core_hours": 0.0} | _compared(known)
+        return _NOTHING | {"jobs": 0, "core_hours": 0.0} | _compared(known)
     both = [of[name] for name in ("hs06_hours", "hepscore23_hours")]
     return {
         "jobs": of["jobs"],
@@ -156,20 +193,23 @@ def _amount(value: Value) -> float:
     return value if isinstance(value, int | float) else 0.0
 
 
-def _year(ask: Asked, month: Month, days: Mapping[int, _Used]) -> Table:
+def _year(ask: Asked, month: Month, days: Mapping[int, _Used], recorded: Recording) -> Table:
     """The year until the end of the month, and the same months of the year before if it has any job."""
     table = Table("year", "Year to date", "Months", _OVER_TIME[:_WITHOUT_CORES])
-    rows = []
+    rows: list[tuple[str, dict[str, Value]]] = []
+    notes: list[str] = []
     for year in (month[0], month[0] - 1):
-        bounds = month_bounds(year, 1)[0], month_bounds(year, month[1])[1]
-        for of in ask(Selection(from_s=bounds[0], before_s=bounds[1]), ()).named():
-            if of["jobs"]:
-                name = f"{year:04d}-01 to {year:04d}-{month[1]:02d}" if month[1] > 1 else f"{year:04d}-01"
-                known = _in(days, (year, 1), (year, month[1])) if year == month[0] else []
-                rows.append((name, _figures(of, known)))
+        months = [(year, one) for one in range(1, month[1] + 1)]
+        of_year = Selection(from_s=month_bounds(year, 1)[0], before_s=month_bounds(year, month[1])[1])
+        of_months = {str(of["month"]) for of in ask(of_year, ("month",)).named()}
+        for of in ask(of_year, ()).named() if of_months else ():
+            name = f"{year:04d}-01 to {year:04d}-{month[1]:02d}" if month[1] > 1 else f"{year:04d}-01"
+            known = _in(days, (year, 1), (year, month[1])) if year == month[0] else []
+            rows.append((name, _figures(of, known)))
+            notes += recorded.notes(months, recorded.unknown(months, of_months))
     if any(of["utilisation"] is not None for _name, of in rows):
         table = table._replace(columns=_OVER_TIME)
-    return table.filled(rows, empty="No job ended in this year.")
+    return table.filled(rows, notes=notes, empty="No job ended in this year.")
 
 
 def _utilisation(month: Month, capacity: Capacity, days: Mapping[int, _Used], written_s: int) -> Table:
@@ -218,15 +258,18 @@ def _delivered(of: Mapping[str, Value], kind: str, kinds: set[str]) -> float:
 class _Delivery:
     """What was promised and delivered under one pledge."""
 
-    def __init__(self) -> None:
-        self.of_month: dict[Month, tuple[float, float]] = {}
+    def __init__(self, year_month: int) -> None:
+        self.year_month = year_month
+        """The month of the year, 1 to 12, with which the year of the pledge begins."""
+        self.of_month: dict[Month, tuple[float, float | None]] = {}
+        """Hours promised and delivered; ``None``: not known."""
 
-    def of_year(self, year: int) -> tuple[float, float]:
-        months = [of for month, of in self.of_month.items() if month[0] == year]
-        return sum(pledged for pledged, _used in months), sum(used for _pledged, used in months)
+    def begin(self, month: Month) -> Month:
+        """The first month of the year of the pledge that this month is in."""
+        return month[0] - (month[1] < self.year_month), self.year_month
 
 
-def use_of_pledge(ask: Asked, month: Month, path: str | None) -> tuple[Table, ...]:
+def use_of_pledge(ask: Asked, month: Month, path: str | None, recorded: Recording) -> tuple[Table, ...]:
     """
     What VOs used of what they were promised in the month and in the year so far, and by month if there are several.
 
@@ -237,6 +280,7 @@ def use_of_pledge(ask: Asked, month: Month, path: str | None) -> tuple[Table, ..
         Column("pledged_hours", "Pledged", "h"),
         Column("used_hours", "Used", "h"),
         Column("used_share", "Share", "ratio"),
+        Column("year_from", "Year from"),
         Column("pledged_year_hours", "Pledged this year", "h"),
         Column("used_year_hours", "Used this year", "h"),
         Column("used_year_share", "Share this year", "ratio"),
@@ -244,51 +288,75 @@ def use_of_pledge(ask: Asked, month: Month, path: str | None) -> tuple[Table, ..
     table = Table("pledge", "Use against the pledge", "VO", columns, naming=1)
     if path is None:
         return (table._replace(notes=("No pledge is known: name a file of pledges with --pledge.",)),)
-    every = [months_before(month, back) for back in range(_MONTHS - 1, -1, -1)]
-    found = _deliveries(ask, every, path)
-    rows = []
+    every = last_months(month)
+    found, unknown = _deliveries(ask, every, path, recorded)
+    of_kind: dict[str, list[tuple[str, _Delivery]]] = {}
     for (vo, kind), of in sorted(found.items()):
         if month in of.of_month:
-            figures: dict[str, Value] = {"kind": kind}
-            for which, (pledged, used) in (("", of.of_month[month]), ("_year", of.of_year(month[0]))):
-                figures[f"pledged{which}_hours"], figures[f"used{which}_hours"] = round(pledged, 3), round(used, 3)
-                figures[f"used{which}_share"] = _share(pledged, used)
-            rows.append((vo, figures))
+            of_kind.setdefault(kind, []).append((vo, of))
+    rows = [(vo, _use(kind, [of], month)) for kind, parts in of_kind.items() for vo, of in parts]
+    rows.sort(key=lambda row: (row[0], str(row[1]["kind"])))
+    for kind, parts in sorted(of_kind.items()):
+        if len(parts) > 1:
+            rows.append((EVERY_VO, _use(kind, [of for _vo, of in parts], month)))
     if all(figures["pledged_hours"] == figures["pledged_year_hours"] for _vo, figures in rows):
         # The year so far is this month.
         table = table._replace(columns=columns[:4])
-    table = table.filled(rows, empty="The file of pledges has none for this month.")
     promised = [one for one in every if any(one in of.of_month for of in found.values())]
+    notes = recorded.notes(promised, [one for one in unknown if one in promised])
+    table = table.filled(rows, notes=notes, empty="The file of pledges has none for this month.")
     if len(promised) < _FEWEST_MONTHS:
         return (table,)
     shares = (Column("kind", "Hours of"), *(Column(name_of(one), _title(one), "ratio") for one in promised))
     trend = Table("pledge_trend", "Use against the pledge by month", "VO", shares, naming=1)
     by_month = (
-        (vo, {"kind": kind} | {name_of(one): _share(*of.of_month.get(one, (0.0, 0.0))) for one in promised})
+        (vo, {"kind": kind} | {name_of(one): _share(*of.of_month.get(one, (0.0, None))) for one in promised})
         for (vo, kind), of in sorted(found.items())
     )
     return table, trend.filled(by_month)
 
 
-def _share(pledged: float, used: float) -> float | None:
-    return round(used / pledged, 4) if pledged else None
+def _use(kind: str, parts: Sequence[_Delivery], month: Month) -> dict[str, Value]:
+    """Of these pledges together: the month, and the year of each so far, without its unknown months."""
+    begins = {name_of(of.begin(month)) for of in parts}
+    figures: dict[str, Value] = {"kind": kind, "year_from": begins.pop() if len(begins) == 1 else None}
+    of_year = [of.of_month[one] for of in parts for one in of.of_month if of.begin(month) <= one <= month]
+    for which, months in (
+        ("", [of.of_month[month] for of in parts]),
+        ("_year", [one for one in of_year if one[1] is not None]),
+    ):
+        pledged = sum(promised for promised, _used in months)
+        known = [used for _promised, used in months if used is not None]
+        used = sum(known) if known else None
+        figures[f"pledged{which}_hours"] = round(pledged, 3) if months else None
+        figures[f"used{which}_hours"] = None if used is None else round(used, 3)
+        figures[f"used{which}_share"] = _share(pledged, used)
+    return figures
 
 
-def _deliveries(ask: Asked, months: Sequence[Month], path: str) -> dict[tuple[str, str], _Delivery]:
-    """By VO and kind of each pledge that held in one of these months."""
+def _share(pledged: float, used: float | None) -> float | None:
+    return round(used / pledged, 4) if pledged and used is not None else None
+
+
+def _deliveries(
+    ask: Asked, months: Sequence[Month], path: str, recorded: Recording
+) -> tuple[dict[tuple[str, str], _Delivery], list[Month]]:
+    """By VO and kind of each pledge that held in one of these months; and which of the months are unknown."""
     whole = Selection(from_s=month_bounds(*months[0])[0], before_s=month_bounds(*months[-1])[1])
     used: dict[tuple[str, str], Mapping[str, Value]] = {}
     for of in ask(whole, ("month", "vo")).named():
         figures = of | {"cpu_hours": round(_amount(of["cpu_s"]) / _HOUR_S, 3)}
         used[str(of["month"]), NO_VO if of["vo"] is None else str(of["vo"])] = figures
+    unknown = recorded.unknown(months, {name for name, _vo in used})
     found: dict[tuple[str, str], _Delivery] = {}
     for month in months:
         promised = pledges(path, month)
         for one in promised:
             kinds = {other.kind for other in promised if other.vo == one.vo}
             hours = _delivered(used.get((name_of(month), one.vo), {}), one.kind, kinds)
-            found.setdefault((one.vo, one.kind), _Delivery()).of_month[month] = one.hours, hours
-    return found
+            of_pledge = found.setdefault((one.vo, one.kind), _Delivery(one.year_month))
+            of_pledge.of_month[month] = one.hours, None if month in unknown else hours
+    return found, unknown
 
 
 def sizes(name: str, title: str, key: str, found: Iterable[tuple[str | None, int, float]]) -> Table:

@@ -114,7 +114,7 @@ def test_tables_and_charts_can_be_heard(capsys, site) -> None:
     assert all(attrs.get("scope") in ("col", "row") for tag, attrs in found.tags if tag == "th")
     drawn = [attrs for tag, attrs in found.tags if tag == "svg"]
     ids = [attrs["id"] for _tag, attrs in found.tags if "id" in attrs]
-    assert len(drawn) == 3
+    assert len(drawn) == 4
     assert len(ids) == len(set(ids))
     for chart in drawn:
         assert chart["role"] == "img"

@@ -28,8 +28,8 @@ def test_the_last_line_that_began_holds(tmp_path) -> None:
     path = tmp_path / "pledge.csv"
     path.write_text(GOOD)
 
-    assert pledges(str(path), (2026, 11)) == [Pledge("atlas", "core", 60000.0), Pledge("atlas", "hs06", 500.0)]
-    assert pledges(str(path), (2026, 3)) == [Pledge("atlas", "hs06", 500.0)]
+    assert pledges(str(path), (2026, 11)) == [Pledge("atlas", "core", 60000.0, 4), Pledge("atlas", "hs06", 500.0, 1)]
+    assert pledges(str(path), (2026, 3)) == [Pledge("atlas", "hs06", 500.0, 1)]
     assert pledges(str(path), (2025, 12)) == []
 
 

@@ -21,7 +21,7 @@ from arcacct.queries.capacity import installed
 from arcacct.queries.questions import Selection, first_end_s
 from arcacct.queries.usage import UsageTable, usage
 from arcacct.records.model import Job
-from arcacct.reports.trends import over_time
+from arcacct.reports.trends import Recording, over_time
 
 MAY = ("--month", "2026-05")
 MAY_S = calendar.timegm((2026, 5, 1, 0, 0, 0))
@@ -166,7 +166,7 @@ def test_a_node_without_telemetry_makes_the_cores_unknown(capsys, site) -> None:
 
 
 def test_months_and_years_are_what_stats_says(capsys, site) -> None:
-    """A month without jobs is there, those before the first job are not; the year before has the same months."""
+    """A month without jobs is there, with 0; the year before has the same months."""
     made = site()
     ends = [(2024, 12), (2025, 2), (2025, 7), (2025, 9), (2026, 1), (2026, 5), (2026, 6)]
     seconds = [calendar.timegm((year, month, 15, 0, 0, 0)) for year, month in ends]
@@ -177,7 +177,7 @@ def test_months_and_years_are_what_stats_says(capsys, site) -> None:
 
     stats = said(capsys, "--config", made.conf, "stats", "--by", "month", "--format", "json")
     by_month = {row["month"]: row for row in json.loads(stats.stdout)}
-    months = [f"2025-{month:02d}" for month in range(7, 13)] + [f"2026-{month:02d}" for month in range(1, 6)]
+    months = [f"2025-{month:02d}" for month in range(6, 13)] + [f"2026-{month:02d}" for month in range(1, 6)]
     assert [*of(told, "history", "jobs")] == months
     for month in months:
         row = by_month.get(month, {"jobs": 0, "core_hours": 0.0, "hs06_hours": 0, "hepscore23_hours": 0})
@@ -265,7 +265,7 @@ def test_sizes_are_what_stats_says(capsys, site) -> None:
 
 
 def test_pledges_are_followed_over_the_year(capsys, site) -> None:
-    """Each month against the pledge that held then; the year so far against the sum of its months."""
+    """Each month against the pledge that held then; the year of the pledge so far against the sum of its months."""
     made = site()
     ends = [(2025, 11, 5), (2026, 1, 10), (2026, 4, 30), (2026, 5, 20)]
     made.add(
@@ -286,9 +286,12 @@ def test_pledges_are_followed_over_the_year(capsys, site) -> None:
         "used_hours": "40.0",
         "used_share": "0.4",
     }
-    # Three months of 20 and two of 100.
-    assert told["pledge", "atlas core", "pledged_year_hours"] == "260.0"
-    assert told["pledge", "atlas core", "used_year_hours"] == "120.0"
+    # A line begins in April, as a year of WLCG does; without one the first line says when the year begins.
+    years = {key[1]: value for key, value in told.items() if (key[0], key[2]) == ("pledge", "year_from")}
+    assert years == {"atlas core": "2026-04", "atlas hepscore23": "2026-01", "new cpu": "2026-05"}
+    assert told["pledge", "atlas core", "pledged_year_hours"] == "200.0"
+    assert told["pledge", "atlas core", "used_year_hours"] == "100.0"
+    assert told["pledge", "atlas hepscore23", "pledged_year_hours"] == "2000.0"
     assert told["pledge", "new cpu", "used_share"] == "0.0"
     trend = {key[2]: value for key, value in told.items() if key[:2] == ("pledge_trend", "atlas core")}
     trend.pop("kind")
@@ -299,6 +302,49 @@ def test_pledges_are_followed_over_the_year(capsys, site) -> None:
     # HS06 hours of January count for a pledge in HEPscore23: one is worth the other.
     scored = {key[2]: value for key, value in told.items() if key[:2] == ("pledge_trend", "atlas hepscore23")}
     assert (scored["2025-11"], scored["2026-01"], scored["2026-05"]) == ("", "0.5", "1.2")
+
+
+def test_months_before_the_first_record_are_unknown(capsys, site) -> None:
+    """They are no zeros in the last 12 months, and neither their use nor their pledge is in the share of the year."""
+    made = site("cores=10")
+    made.add(job(1, calendar.timegm((2026, 3, 9, 0, 0, 0)), 30), job(2, MAY_S + DAY_S, 20))
+    path = made.path / "pledge.csv"
+    path.write_text("atlas,2026-01,100,core\ncms,2026-01,300,core\n")
+
+    told = figures(capsys, made.conf, *MAY, "--pledge", path)
+    text = said(capsys, "--config", made.conf, "report", *MAY, "--pledge", path).stdout
+
+    months = [f"2025-{month:02d}" for month in range(6, 13)] + [f"2026-{month:02d}" for month in range(1, 6)]
+    assert of(told, "history", "jobs") == dict.fromkeys(months, "") | {"2026-03": "1", "2026-04": "0", "2026-05": "1"}
+    assert [told["history", month, "core_hours"] for month in months[-4:]] == ["", "30.0", "0.0", "20.0"]
+    trend = [told["pledge_trend", "atlas core", month] for month in months[-5:]]
+    assert trend == ["", "", "0.3", "0.0", "0.2"]
+    # Of five months of the year three are known.
+    names = ("year_from", "pledged_year_hours", "used_year_hours", "used_year_share")
+    assert [told["pledge", "atlas core", name] for name in names] == ["2026-01", "300.0", "50.0", "0.1667"]
+    # All pledges of a kind together.
+    names = ("pledged_hours", "used_hours", "used_share", "pledged_year_hours", "used_year_hours", "used_year_share")
+    sums = [told["pledge", "(all) core", name] for name in names]
+    assert sums == ["400.0", "20.0", "0.05", "1200.0", "50.0", "0.0417"]
+    assert "Unknown, and not 0: 2025-06 to 2026-02; jobs of that time were not recorded." in text
+    assert "Unknown, and not 0: 2026-01 to 2026-02; jobs of that time were not recorded." in text
+    assert "2026-03 is counted from the first recorded job, of 2026-03-09." in text
+
+
+def test_a_month_between_an_import_and_the_first_recorded_job_is_unknown(capsys, site) -> None:
+    """An import until March and a recorder since July leave April to June unknown; a month within the import is 0."""
+    made = site()
+    made.add(*(job(n, calendar.timegm((2026, month, 9, 12, 0, 0)), 30) for n, month in enumerate((1, 3))))
+    with closing(open_accounting(made.settings().places)) as con:
+        con.execute(
+            "UPDATE DBConfig SET KeyValue = ? WHERE KeyName = ?",
+            (calendar.timegm((2026, 7, 5, 0, 0, 0)), "ARCACCT_CREATED"),
+        )
+        con.commit()
+
+    told = figures(capsys, made.conf, "--month", "2026-08")
+
+    assert list(of(told, "history", "jobs").values()) == ["", "", "", "", "1", "0", "1", "", "", "", "", "0"]
 
 
 def test_the_running_month_is_compared_with_what_is_over_of_it(site) -> None:
@@ -312,7 +358,7 @@ def test_the_running_month_is_compared_with_what_is_over_of_it(site) -> None:
         def ask(selection: Selection, by: Sequence[str]) -> UsageTable:
             return usage(con, selection, by, details=False)
 
-        found = over_time(ask, (2026, 5), capacity, now_s, first_end_s(con) or 0)
+        found = over_time(ask, (2026, 5), capacity, now_s, Recording(first_end_s(con) or 0))
 
     (row,) = found.utilisation.rows
     assert found.utilisation.number(row, "installed_core_hours") == 10 * (48 + 6)
