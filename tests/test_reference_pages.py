@@ -45,6 +45,7 @@ PARTS = (
     Part("reference/precedence", "precedence", reference_tables.precedence),
     Part("reference/fields", "fields", reference_tables.fields),
     Part("howto/implausible", "bounds", reference_tables.bounds),
+    Part("howto/upgrade", "former", reference_tables.former),
 )
 
 

@@ -66,6 +66,11 @@ def print_error(*complaints: str) -> None:
         print_line(f"arcacct: {complaint}", err=True, priority=WARNING)
 
 
+def print_deprecated(old: str, new: str) -> None:
+    """Print to stderr that a spelling works in this release only, and what to write."""
+    print_line(f"{old} is deprecated; write {new}", err=True)
+
+
 def data(line: str) -> None:
     """A line for programs, exactly as it is; on a terminal, where there is no program, as `print_line` prints it."""
     if sys.stdout.isatty():

@@ -9,7 +9,7 @@ from contextlib import closing
 import click
 
 from arcacct.cli.console import examples, print_error, print_line
-from arcacct.cli.options import INSTANT, Decorator, conf_of, in_order, places_of, settings_of, together
+from arcacct.cli.options import INSTANT, Decorator, FormerOption, conf_of, in_order, places_of, settings_of, together
 from arcacct.cli.queries import RATING
 from arcacct.cli.tables import LISTED, TOLD, format_option, show_object
 from arcacct.cli.tables import show as show_rows
@@ -245,7 +245,7 @@ def check(ctx: click.Context, where: dict[str, str | None], form: str) -> int:
 @features.command(epilog=examples("arcacct features record --pattern '/var/spool/arc/features/{jobid}'"))
 @click.argument("jobid", nargs=-1)
 @click.option("--pattern", metavar="PATTERN", help="Path of the saved features, with {jobid}. Required.")
-@click.option("--from", "former", metavar="PATTERN", hidden=True, help="As --pattern.")
+@click.option("--from", "former", cls=FormerOption, metavar="PATTERN", new="`--pattern PATTERN`")
 @click.option("--retry", is_flag=True, help="Only jobs whose features could not be used, see `import rejected`.")
 @click.pass_context
 def record(ctx: click.Context, jobid: tuple[str, ...], *, pattern: str | None, former: str | None, retry: bool) -> int:
@@ -255,8 +255,6 @@ def record(ctx: click.Context, jobid: tuple[str, ...], *, pattern: str | None, f
     PATTERN is a directory or a file of key=value lines for each job, e.g. in its session directory. Default for JOBID:
     all jobs that ended since the last run. hs06_job divided by allocated_cpu becomes the benchmark.
     """
-    if former is not None:
-        print_line("--from PATTERN is deprecated; write --pattern PATTERN", err=True)
     pattern = pattern or former
     if pattern is None:
         raise click.MissingParameter(ctx=ctx, param_hint="'--pattern'", param_type="option")

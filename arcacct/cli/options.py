@@ -5,14 +5,14 @@ from __future__ import annotations
 import os
 import re
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime, timedelta, tzinfo
 from functools import partial, reduce, wraps
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from arcacct.cli.console import print_error
+from arcacct.cli.console import print_deprecated, print_error
 from arcacct.config import parser
 from arcacct.config.options import OPTIONS, Spec, named
 from arcacct.config.parser import Conf, load
@@ -105,9 +105,11 @@ _SHIFT = r"([+-])([0-9]{1,5}) ?(min|h|d|w)"
 _AGO = r"([0-9]{1,5}) (min|h|d|w)(?:ute|our|ay|eek)?s? ago"
 _UNITS_S = {"min": 60, "h": 3600, "d": 86_400, "w": 7 * 86_400}
 _DAYS_BACK = {"today": 0, "yesterday": 1}
+_PERIOD = "(this|last)[ -](week|month|year)"
 _KNOWN = (
     "write 2026-11-20, 2026-11-20T10:30 (UTC; or add a zone like +01:00), 202611201030, 2026-11, 2026-W47 or"
-    " 2026 (its start), seconds since 1970, now, today, yesterday, -7d (min, h, d, w) or '2 weeks ago'"
+    " 2026 (its start), seconds since 1970, now, today, yesterday, last-month or this-month (its start; also of a week"
+    " or year), -7d (min, h, d, w) or '2 weeks ago'"
 )
 _KNOWN_OF_QACCT = (
     "write 202611201030 or another [[CC]YY]MMDDhhmm[.SS] (this host's time, or that of --timezone), 2026-11-20T10:30"
@@ -147,6 +149,8 @@ def _relative(word: str, now_s: int) -> int | None:
     """A time as seen from now; ``None`` for what is not said so."""
     if word in _DAYS_BACK:
         return now_s - now_s % _UNITS_S["d"] - _DAYS_BACK[word] * _UNITS_S["d"]
+    if found := re.fullmatch(_PERIOD, word):
+        return period_of(found[2], found[1], now_s)[0]
     if found := re.fullmatch(_SHIFT, word):
         return now_s + int(found[1] + found[2]) * _UNITS_S[found[3]]
     if found := re.fullmatch(_AGO, word):
@@ -343,6 +347,25 @@ def plan_option(text: str) -> Decorator:
 def yes_option(when: str = "") -> Decorator:
     """Return --yes: `console.ask` does not ask; ``when``: the start of its help, for a command that seldom asks."""
     return click.option("--yes", is_flag=True, help=f"{when}{'do' if when else 'Do'} not ask for confirmation.")
+
+
+class FormerOption(click.Option):
+    """An option that works in this release only: hidden, with a line on stderr that says what to write."""
+
+    def __init__(self, *names: Any, new: str, **attributes: Any) -> None:
+        """``new``: what to write."""
+        super().__init__(*names, **attributes)
+        self.hidden = True
+        self.help = f"Write {new}."
+        self.new = new
+
+    def handle_parse_result(
+        self, ctx: click.Context, opts: Mapping[str, Any], args: list[str]
+    ) -> tuple[Any, list[str]]:
+        """As click does; prints the line if the option is given."""
+        if self.name in opts and not ctx.resilient_parsing:
+            print_deprecated(self.opts[-1], self.new)
+        return super().handle_parse_result(ctx, opts, args)
 
 
 def together(make: Callable[..., object], name: str, options: Iterable[str] | None = None) -> Decorator:

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import click
 
 from arcacct.cli.console import data, examples, print_error, print_line
-from arcacct.cli.options import INSTANT, PERIODS, QacctInstant, in_order, in_turn, period_type, together
+from arcacct.cli.options import INSTANT, PERIODS, FormerOption, QacctInstant, in_order, in_turn, period_type, together
 from arcacct.cli.queries import AS_RATING, arcctl_option, arcctl_version, asking, completed
 from arcacct.cli.tables import format_option, lines
 from arcacct.database.connection import Connection
@@ -218,10 +218,9 @@ class Periods(NamedTuple):
         "arcacct stats -b 2026-11-01 -e 2026-12-01 --filter-vo atlas",
         "arcacct stats -o json",
         "arcacct stats --by month,vo --format csv",
-        "arcacct stats --month 2026-10 --by user,queue --details",
-        "arcacct stats --month last --by user --sort core_hours --top 10",
+        "arcacct stats --from 2026-10 --to 2026-11 --by user,queue --details",
+        "arcacct stats --from last-month --to this-month --by user --sort core_hours --top 10",
         "arcacct stats --from -7d --by day",
-        "arcacct stats --gridengine --by owner,project -d 30",
     )
 )
 @click.option(
@@ -266,9 +265,10 @@ class Periods(NamedTuple):
     *(
         click.option(
             f"--{kind}",
+            cls=FormerOption,
             type=period_type(kind),
             metavar=kind.upper(),
-            help=f"Jobs that ended in this {kind}: {example}, this or last.",
+            new=f"`--from {example}` and `--to` the next {kind} (or `--from last-{kind} --to this-{kind}`)",
         )
         for kind, example in PERIODS.items()
     )
@@ -322,10 +322,10 @@ class Periods(NamedTuple):
 @format_option()
 @click.option(
     "--gridengine",
+    cls=FormerOption,
     is_flag=True,
     is_eager=True,
-    help="Of Grid Engine's records, as qacct: -b and -e are when they began, --by is any of "
-    f"{', '.join(COLUMNS)}. The options that follow need it.",
+    new="`arcacct import gridengine --summary FILE`, or SQL for the view v1_gridengine_records",
 )
 @click.option("-j", "--job", metavar="JOB", help="The records of a job: number, name or pattern of names.")
 @click.option("-t", "--tasks", metavar="N[-M[:STEP]]", help="With --job: only these tasks of an array job.")
@@ -341,8 +341,6 @@ def stats(ctx: click.Context, chosen: Selection, given: StatsOptions, period: Pe
     Without --by, options and output are those of arcctl accounting stats, of ARC 6 or ARC 7, times in UTC. With --by:
     jobs, wall and CPU time in s, core hours, core hours times benchmark, CPU time over core time. They cover finished
     jobs as published, or all jobs with -a, --filter-state or --by status.
-
-    With --gridengine: qacct's results from records of Grid Engine instead of jobs, and slots times wall clock.
     """
     _refuse_mixtures(ctx, chosen._asdict() | given._asdict() | period._asdict(), given)
     chosen = in_period(chosen, period)
@@ -358,6 +356,12 @@ def stats(ctx: click.Context, chosen: Selection, given: StatsOptions, period: Pe
     with asking(ctx) as con:
         for line in _of_records(con, chosen, given) if given.gridengine else _of_jobs(con, chosen, given):
             out(line)
+
+
+# qacct's options go with --gridengine, whose line on stderr is enough.
+for param in stats.params:
+    if param.name in {*Qacct._fields, *COLUMNS, "job", "tasks"} and isinstance(param, click.Option):
+        param.hidden = True
 
 
 def in_period(chosen: Selection, period: Periods) -> Selection:

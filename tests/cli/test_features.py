@@ -169,7 +169,7 @@ def test_the_former_name_of_the_pattern_is_taken(tmp_path):
     then = arcacct(*record, "--from", str(tmp_path / "{jobid}"))
     assert (then.returncode, now.returncode, now.stderr) == (0, 0, "")
     assert then.stdout.endswith(" 0 with features, 0 records changed\n")
-    assert then.stderr == "--from PATTERN is deprecated; write --pattern PATTERN\n"
+    assert then.stderr == "--from is deprecated; write `--pattern PATTERN`\n"
     neither = arcacct(*record)
     assert (neither.returncode, "--pattern" in neither.stderr) == (64, True)
 

@@ -51,6 +51,10 @@ def utc(*parts: int) -> int:
         "2 weeks ago": NOW - 14 * 86_400,
         "1 hour ago": NOW - 3_600,
         "45 minutes ago": NOW - 2_700,
+        "this-month": utc(2026, 11, 1),
+        "Last month": utc(2026, 10, 1),
+        "last-week": utc(2026, 11, 16),
+        "this-year": utc(2026, 1, 1),
     }.items(),
 )
 def test_each_form_is_the_moment_that_it_says(text, seconds, monkeypatch) -> None:
@@ -71,6 +75,8 @@ def test_each_form_is_the_moment_that_it_says(text, seconds, monkeypatch) -> Non
         "-7",
         "-7m",
         "7d",
+        "next-month",
+        "last-day",
         "-999999d",
         "2 fortnights ago",
         "²026",

@@ -86,6 +86,31 @@ def site(tmp_path: pathlib.Path) -> str:
     return str(conf)
 
 
+@pytest.mark.parametrize(
+    ("former", "new"),
+    [
+        (("--month", "2026-05"), ("--from", "2026-05", "--to", "2026-06")),
+        (("--week", "2026-W19"), ("--from", "2026-W19", "--to", "2026-W20")),
+        (("--year", "last"), ("--from", "last-year", "--to", "this-year")),
+    ],
+    ids=" ".join,
+)
+def test_a_former_option_does_the_same_and_says_what_to_write(
+    former: tuple[str, ...], new: tuple[str, ...], site: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """In one line on stderr; no help and no completion shows it."""
+    before, after = (
+        in_process.said(capsys, "--config", site, "stats", "--by", "vo", *words) for words in (former, new)
+    )
+
+    assert (before.returncode, before.stdout) == (after.returncode, after.stdout) == (0, after.stdout)
+    line, rest = before.stderr.split("\n", 1)
+    assert re.fullmatch(rf"{former[0]} is deprecated; write `--from .*", line)
+    assert rest == after.stderr
+    assert former[0] not in in_process.said(capsys, "stats", "--help").stdout
+    assert former[0] not in commands_with(former[0])
+
+
 def state(site: str) -> list[object]:
     """The jobs as they are recorded, the messages in the ledger and those of the target."""
     here = places(load(site, {}))

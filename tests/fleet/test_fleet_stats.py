@@ -244,7 +244,7 @@ def test_a_dataset_at_a_url(federation, tmp_path, capsys) -> None:
 
 def test_a_question_that_no_file_concerns(federation, capsys) -> None:
     """The answer is empty, and no error."""
-    done = said(capsys, "fleet", "stats", federation.root, "--by", "vo", "--month", "1999-01", "--format", "json")
+    done = said(capsys, "fleet", "stats", federation.root, "--by", "vo", "--to", "1999", "--format", "json")
 
     assert (done.returncode, done.stdout.strip(), done.stderr) == (0, "[]", "")
 

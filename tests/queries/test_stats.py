@@ -374,6 +374,7 @@ OCTOBER, NOVEMBER = 1_790_812_800, 1_793_491_200
         (("--week", "2026-W47"), (1_794_787_200, 1_795_392_000)),
         (("--year", "2026"), (1_767_225_600, 1_798_761_600)),
         (("--from", "2026-10", "--to", "2026-11"), (OCTOBER, NOVEMBER)),
+        (("--from", "2026-W47", "--to", "2026-W48"), (1_794_787_200, 1_795_392_000)),
         (("--from", "202611201008.20", "--to", "2026-11-20T11:08:21+01:00"), (1_795_169_300, 1_795_169_301)),
     ],
     ids=lambda one: "-".join(one) if isinstance(one[0], str) else None,
@@ -412,7 +413,7 @@ def test_questions_that_mean_nothing_are_refused(ours, options, words) -> None:
 @pytest.mark.parametrize("options", [(), ("--by", "vo")])
 def test_a_period_in_the_future_is_reported(ours, options) -> None:
     """It has no jobs, and the reason is on stderr."""
-    done = arcacct("--config", ours.conf, "stats", *options, "--month", "2999-01")
+    done = arcacct("--config", ours.conf, "stats", *options, "--from", "2999")
 
     assert done.returncode == 0
     assert "no job has ended after 2999-01-01T00:00:00Z: this is in the future by this host's clock" in done.stderr

@@ -5,11 +5,13 @@ from __future__ import annotations
 import re
 from importlib import import_module
 
+import commands_page
 import manual
 import sql_contract
 from generated import code, plain, table
 
 from arcacct.cli.metrics import METRICS
+from arcacct.cli.options import FormerOption
 from arcacct.database.incarnation import MEANING
 from arcacct.database.schema import ACCOUNTING, PUBLISHING
 from arcacct.export.dataset import columns
@@ -152,6 +154,16 @@ VIEW_OF_TABLE = {
 def causes() -> str:
     """Why a portal and the database differ, and what to do."""
     return table(("cause", "what to do"), [(code(cause), plain(todo)) for cause, todo in portal.TODO.items()])
+
+
+def former() -> str:
+    """The spellings that work in this release only, and what to write."""
+    old: dict[str, list[str]] = {}
+    for ctx in commands_page.contexts():
+        for one in ctx.command.params:
+            if isinstance(one, FormerOption):
+                old.setdefault(one.new, []).append(f"{ctx.command_path.removeprefix('arcacct ')} {one.opts[-1]}")
+    return table(("old", "new"), [(", ".join(map(code, names)), plain(new)) for new, names in old.items()])
 
 
 def rules() -> str:
