@@ -5,10 +5,12 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 import click
 
 from arcacct.cli.console import data, examples
+from arcacct.cli.options import need_kind
 from arcacct.cli.progress import until_signal
 from arcacct.errors import TargetBusy
 from arcacct.sources.sonar.sampler import Host, line
@@ -17,67 +19,81 @@ from arcacct.sources.sonar.sysinfo import JOBS_OF_AN_ENVELOPE, WINDOW_S, slurm_j
 from arcacct.sources.sonar.sysinfo import cluster as probe_cluster
 from arcacct.sources.sonar.sysinfo import sysinfo as probe_sysinfo
 
-_CLUSTER = click.option("--cluster", default="", metavar="NAME", help="Name of the cluster, as in all its telemetry.")
-_NODE = click.option("--node", default="", metavar="NAME", help="Name of this node; default: the host's.")
-_INTERVAL = click.option(
+_FOR = {
+    "node": ("sysinfo", "sample"),
+    "topology": ("sysinfo",),
+    "exclude_system_jobs": ("sample",),
+    "job_variable": ("sample",),
+    "window": ("jobs",),
+    "sacct": ("jobs",),
+    "sinfo": ("cluster",),
+}
+"""By option: the kinds of data that it is for; the other options are for all."""
+
+
+@click.command(
+    epilog=examples(
+        "arcacct node sysinfo --cluster hpc.example.org",
+        "arcacct node sample --cluster hpc.example.org --interval 60",
+        "arcacct node jobs --cluster hpc.example.org --interval 600",
+        "arcacct node cluster --cluster hpc.example.org --interval 600",
+    )
+)
+@click.argument(
+    "kind", type=click.Choice(("sysinfo", "sample", "jobs", "cluster")), metavar="sysinfo|sample|jobs|cluster"
+)
+@click.option("--cluster", default="", metavar="NAME", help="Name of the cluster, as in all its telemetry.")
+@click.option(
     "--interval", type=click.FloatRange(min=0.1), metavar="SECONDS", help="Repeat, this often, until SIGTERM or Ctrl-C."
 )
-
-
-@click.group(epilog=examples("arcacct node sysinfo --cluster hpc.example.org"))
-def node() -> None:
-    """
-    Print data about this host in Sonar's format.
-
-    Prints one JSON envelope per line, for `arcacct import sonar` or any other reader of Sonar's format. `sysinfo` and
-    `sample` describe the node where they run; `jobs` and `cluster` a whole Slurm cluster, so run them on one node.
-    """
-
-
-@node.command(epilog=examples("arcacct node sysinfo --cluster hpc.example.org"))
-@_CLUSTER
-@_NODE
-@_INTERVAL
-@click.option("--topology", is_flag=True, help="With the text of lstopo, if it is installed.")
-def sysinfo(cluster: str, node: str, interval: float | None, topology: bool) -> int:
-    """Print the hardware of this host: processors, memory, GPUs."""
-    host = Host(cluster, node)
-    return _tell(partial(probe_sysinfo, host, topology=topology), "sysinfo", host, interval)
-
-
-@node.command(epilog=examples("arcacct node sample --cluster hpc.example.org --interval 60"))
-@_CLUSTER
-@_NODE
-@_INTERVAL
-@click.option("--exclude-system-jobs", is_flag=True, help="Exclude processes of system accounts.")
+@click.option("--node", default="", metavar="NAME", help="sysinfo, sample: name of this node; default: the host's.")
+@click.option("--topology", is_flag=True, help="sysinfo: with the text of lstopo, if it is installed.")
+@click.option("--exclude-system-jobs", is_flag=True, help="sample: exclude processes of system accounts.")
 @click.option(
     "--job-variable",
     metavar="NAME",
-    help="Environment variable with the batch job id, if the cgroup lacks it (JOB_ID for Grid "
-    "Engine, with the task of an array); only root can read it for other users.",
+    help="sample: environment variable with the batch job id, if the cgroup lacks it (JOB_ID for Grid Engine, with the "
+    "task of an array); only root can read it for other users.",
 )
-def sample(cluster: str, node: str, interval: float | None, exclude_system_jobs: bool, job_variable: str | None) -> int:
-    """Print the activity of this host: load, memory, GPUs, disks, and its jobs with their processes."""
-    host = Host(cluster, node)
-    probe = partial(probe_sample, host, system_jobs=not exclude_system_jobs, variable=job_variable)
-    return _tell(probe, "sample", host, interval)
-
-
-@node.command(epilog=examples("arcacct node jobs --cluster hpc.example.org --interval 600"))
-@_CLUSTER
-@_INTERVAL
 @click.option(
     "--window",
     type=click.IntRange(min=60),
     default=WINDOW_S,
     show_default=True,
     metavar="SECONDS",
-    help="Length of the period to read. Longer than the interval, because Slurm's accounting lags; repeats do no harm.",
+    help="jobs: length of the period to read. Longer than the interval, because Slurm's accounting lags; repeats do no "
+    "harm.",
 )
-@click.option("--sacct", default="sacct", show_default=True, metavar="PROGRAM", help="Name or path of sacct.")
-def jobs(cluster: str, interval: float | None, window: int, sacct: str) -> int:
-    """Print Slurm's jobs and their steps, from sacct."""
-    return _repeat(partial(_tell_jobs, Host(cluster), window, sacct), interval)
+@click.option("--sacct", default="sacct", show_default=True, metavar="PROGRAM", help="jobs: name or path of sacct.")
+@click.option("--sinfo", default="sinfo", show_default=True, metavar="PROGRAM", help="cluster: name or path of sinfo.")
+@click.pass_context
+def node(ctx: click.Context, /, kind: str, cluster: str, interval: float | None, **given: Any) -> int:
+    """
+    Print data about this host in Sonar's format.
+
+    One JSON envelope per line, for `arcacct import sonar` or any other reader of Sonar's format. sysinfo: the hardware
+    of this host. sample: its activity (load, memory, GPUs, disks, its jobs with their processes). jobs: Slurm's jobs
+    and their steps, from sacct. cluster: Slurm's partitions and the states of its nodes, from sinfo. The last two are
+    for a whole Slurm cluster, so run them on one node.
+    """
+    need_kind(ctx, kind, _FOR)
+    host = Host(cluster, given["node"])
+    if kind == "jobs":
+        return _repeat(partial(_tell_jobs, host, given["window"], given["sacct"]), interval)
+    probes: dict[str, Callable[[], dict[str, object]]] = {
+        "sysinfo": partial(probe_sysinfo, host, topology=given["topology"]),
+        "sample": partial(
+            probe_sample, host, system_jobs=not given["exclude_system_jobs"], variable=given["job_variable"]
+        ),
+        "cluster": partial(probe_cluster, given["sinfo"]),
+    }
+
+    def once() -> bool:
+        text, succeeded = line(probes[kind], kind, host, of_node=kind != "cluster")
+        data(text)
+        return succeeded
+
+    return _repeat(once, interval)
 
 
 def _tell_jobs(host: Host, window_s: int, program: str) -> bool:
@@ -95,27 +111,6 @@ def _tell_jobs(host: Host, window_s: int, program: str) -> bool:
     for start in range(JOBS_OF_AN_ENVELOPE, len(found), JOBS_OF_AN_ENVELOPE):
         data(line(partial(part, start), "job", host, of_node=False)[0])
     return succeeded
-
-
-@node.command(epilog=examples("arcacct node cluster --cluster hpc.example.org --interval 600"))
-@_CLUSTER
-@_INTERVAL
-@click.option("--sinfo", default="sinfo", show_default=True, metavar="PROGRAM", help="Name or path of sinfo.")
-def cluster(cluster: str, interval: float | None, sinfo: str) -> int:
-    """Print Slurm's partitions and the states of its nodes, from sinfo."""
-    host = Host(cluster)
-    return _tell(partial(probe_cluster, sinfo), "cluster", host, interval, of_node=False)
-
-
-def _tell(
-    probe: Callable[[], dict[str, object]], kind: str, host: Host, interval_s: float | None, *, of_node: bool = True
-) -> int:
-    def once() -> bool:
-        text, succeeded = line(probe, kind, host, of_node=of_node)
-        data(text)
-        return succeeded
-
-    return _repeat(once, interval_s)
 
 
 def _repeat(once: Callable[[], bool], interval_s: float | None) -> int:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 import re
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta, tzinfo
 from functools import partial, reduce, wraps
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.core import ParameterSource
 
 from arcacct.cli.console import print_deprecated, print_error
 from arcacct.config import parser
@@ -347,6 +348,17 @@ def plan_option(text: str) -> Decorator:
 def yes_option(when: str = "") -> Decorator:
     """Return --yes: `console.ask` does not ask; ``when``: the start of its help, for a command that seldom asks."""
     return click.option("--yes", is_flag=True, help=f"{when}{'do' if when else 'Do'} not ask for confirmation.")
+
+
+def need_kind(ctx: click.Context, kind: str, options: Mapping[str, Sequence[str]]) -> None:
+    """
+    Raise UsageError if an option is given that is not for ``kind``, an argument of the command.
+
+    ``options``: by parameter the kinds that it is for; all others are for every kind.
+    """
+    for name, right in options.items():
+        if kind not in right and ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE:
+            raise UsageError(f"--{name.replace('_', '-')} is not for {kind}; it is for {' and '.join(right)}")
 
 
 class FormerOption(click.Option):

@@ -65,7 +65,7 @@ IN_A_FORM_OF_ITS_OWN = {
     "metrics": "what Prometheus reads",
     "config show": "the syntax of arcacct.conf",
     "help": "pages of the manual",
-    **dict.fromkeys(("node cluster", "node jobs", "node sample", "node sysinfo"), "the JSON of Sonar"),
+    "node": "the JSON of Sonar",
 }
 FORMER = {"status": ["--json", "--nagios"], "doctor": ["--json"]}
 """What 0.2.0 had in place of the option."""

@@ -172,6 +172,17 @@ def test_a_host_without_slurm_says_so(tmp_path):
         assert "cannot be started: No such file or directory" in json.loads(done.stdout)["errors"][0]["detail"]
 
 
+@pytest.mark.parametrize(
+    ("kind", "option", "right"),
+    [("jobs", "--node", "sysinfo and sample"), ("sample", "--sinfo", "cluster"), ("cluster", "--window", "jobs")],
+)
+def test_an_option_for_other_data_is_refused(kind, option, right):
+    """It would have no effect."""
+    done = arcacct("node", kind, option, "60")
+    assert (done.returncode, done.stdout) == (64, "")
+    assert done.stderr == f"arcacct: {option} is not for {kind}; it is for {right}\n"
+
+
 def test_names_with_newlines_make_no_rows(tmp_path):
     """A job whose name looks like a row is one job with that name."""
     sacct = FakeSacct(tmp_path)
