@@ -18,7 +18,7 @@ from arcacct.publishing.delivery import Delivery, DeliveryBatch, MessagePart
 from arcacct.publishing.ledger import PLACE, HeldRecord, SentRecord, SentVersion
 from arcacct.publishing.ledger_rows import DAY_S, month_of
 from arcacct.publishing.plugin import RecordFormat, RenderedRecord, TargetPlugin
-from arcacct.publishing.sent import digest, is_same
+from arcacct.publishing.sent import is_same
 from arcacct.records import reader
 from arcacct.records.model import AAR
 from arcacct.records.pseudonyms import PSEUDONYM
@@ -118,7 +118,9 @@ class RecordBatcher:
         key = self._family.key(aar) if made is None else made.key
         new = self._republish or not is_known(aar, key, known)
         if new and not self._forbidden(aar, key, seq, known):
-            record = SentRecord(aar.job_id, aar.record_id, seq, aar.end_time, digest(aar), key, wall_s=aar.wall_s)
+            record = SentRecord(
+                aar.job_id, aar.record_id, seq, aar.end_time, self._family.digest(aar), key, wall_s=aar.wall_s
+            )
             self._add_new(aar, record if made is None else record._replace(names=made.names), known, made)
         self.passed(seq)
         if self._count >= self._most:
@@ -135,7 +137,7 @@ class RecordBatcher:
         This is the fast path for most records: it creates only the objects that the ledger stores.
         """
         unsettled_from, is_elsewhere = self._now - self._settle_s, self._is_elsewhere
-        rendered, collect = self._rendered, self._collect
+        rendered, collect, digest = self._rendered, self._collect, self._family.digest
         for number, (seq, aar) in enumerate(records):
             made, end_time = rendered(aar), aar.end_time
             if made is None or (aar.status == FAILED and end_time > unsettled_from) or is_elsewhere(end_time // DAY_S):
@@ -166,7 +168,9 @@ class RecordBatcher:
 
     def quarantine(self, aar: AAR, seq: int, reason: str) -> None:
         """Quarantine a record for a reason that the receiver would not report."""
-        record = SentRecord(aar.job_id, aar.record_id, seq, aar.end_time, digest(aar), self._family.key(aar))
+        record = SentRecord(
+            aar.job_id, aar.record_id, seq, aar.end_time, self._family.digest(aar), self._family.key(aar)
+        )
         self._hold(record, reason)
         self.passed(seq)
 

@@ -13,6 +13,7 @@ from arcacct.benchmark import Benchmark
 from arcacct.errors import ArcacctError, CredentialError, InputError, TargetBusy, TargetError, TargetRefuses
 from arcacct.files.json_reader import parsed
 from arcacct.publishing.ledger import COUNTS, Names, SentRecord, SentSum
+from arcacct.publishing.sent import digest_of
 from arcacct.records.model import VO, VOs
 from arcacct.wording import sanitise_line, without_secrets
 
@@ -301,6 +302,10 @@ class RecordFormat(ABC):
     @abstractmethod
     def key(self, aar: AAR) -> str:
         """Return the receiver's key of a record. The ledger stores it, so it never changes for an unchanged job."""
+
+    def digest(self, aar: AAR) -> bytes:
+        """Return the digest of the values that the receiver has. A change of any other value sends nothing again."""
+        return digest_of()(aar)
 
     @abstractmethod
     def names(self, aar: AAR) -> Names:

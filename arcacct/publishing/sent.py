@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import marshal
 import zlib
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from functools import cache
 from hashlib import sha256
 from itertools import accumulate
-from operator import attrgetter, itemgetter
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 from arcacct.database.connection import Connection
@@ -29,67 +30,78 @@ from arcacct.publishing.ledger_rows import THERE
 from arcacct.records.model import AAR
 from arcacct.records.states import SQL_BY_ITSELF
 
-# The digest distinguishes versions of a record, even if a later program stores more values of each record.
+# The digest distinguishes versions of a record. It is of the values that the receiver has, so a change of any other
+# value sends nothing again. It also stores which values these are: a sent record is compared by the values of its own
+# digest, whatever its target or a later program has today.
 
 
-_FIRST_DIGEST = (
+DIGESTED = (
     "job_id", "local_job_id", "endpoint_type", "endpoint_url", "queue", "user_dn", "vo", "status", "exit_code",
     "submit_time", "end_time", "node_count", "core_count", "memory_kib", "virtual_memory_kib", "wall_s", "cpu_user_s",
     "cpu_kernel_s", "scratch_bytes", "stage_in_bytes", "stage_out_bytes", "fqans", "job_name", "lrms", "node_names",
     "client_host", "local_user", "project", "system_software", "wn_instance", "benchmark", "run_time_environments",
     "transfers", "lrms_submit_time", "lrms_start_time", "lrms_end_time",
 )  # fmt: skip
-DIGESTS = {1: _FIRST_DIGEST}
-"""
-The values in each version of the digest, in their order. A released version never changes. A sent record is compared in
-the version in which its digest is stored, so a new field does not make old records "changed".
-"""
-
-
-def values_of(versions: Mapping[int, tuple[str, ...]]) -> dict[int, tuple[Callable[[AAR], tuple[Any, ...]], int]]:
-    """Return, by version, a function that reads the values from a record, and the position of the transfers in them."""
-    return {number: (_reader(names), names.index("transfers")) for number, names in versions.items()}
-
-
-def _reader(names: tuple[str, ...]) -> Callable[[AAR], tuple[Any, ...]]:
-    fields: tuple[str, ...] = AAR._fields
-    first = fields.index(names[0])
-    span = slice(first, first + len(names))
-    # Values that are adjacent in a record are read as one slice, at half the cost.
-    return itemgetter(span) if fields[span] == names else attrgetter(*names)
-
-
-_VALUES = values_of(DIGESTS)
-_NEWEST = max(DIGESTS)
+"""The values that a digest may have. Their order never changes: most digests store their positions."""
+_FIRST = (1 << 36) - 1
+"""The positions of the values of 0.2.0, one bit for each. A digest of exactly these does not store them."""
 _DIGEST_BYTES = 16
+"""Of a digest that does not store its positions."""
+_SHORT_BYTES = 12
+"""Of another digest, before the positions."""
+_POSITION_BYTES = 5
 
 
-def digest(aar: AAR, version: int | None = None) -> bytes:
+@cache
+def digest_of(fields: tuple[str, ...] = DIGESTED) -> Callable[[AAR], bytes]:
     """
-    Return 16 bytes that identify a version of a record by its values, not by its place in the database.
+    Return the function that makes a record's digest of these values, whatever their order.
 
-    From version 2 on, one byte with the version of the digest comes first. Without ``version`` the newest is used.
+    The digest identifies a version of a record by its values, not by its place in the database.
     """
-    number = _NEWEST if version is None else version
-    read, transfers = _VALUES[number]
-    values = read(aar)
-    if moved := values[transfers]:
-        # marshal takes plain tuples only.
-        values = (*values[:transfers], tuple(map(tuple, moved)), *values[transfers + 1 :])
-    # Format 2 of marshal has no references and no interned texts, so equal values always give equal bytes.
-    found = sha256(marshal.dumps(values, 2)).digest()[:_DIGEST_BYTES]
-    return found if number == 1 else bytes((number,)) + found
+    names = [name for name in DIGESTED if name in fields]
+    at = [AAR._fields.index(name) for name in names]
+    # Values that are adjacent in a record are read as one slice, at half the cost.
+    is_slice = at == list(range(at[0], at[-1] + 1))
+    read: Callable[[AAR], tuple[Any, ...]] = itemgetter(slice(at[0], at[-1] + 1)) if is_slice else itemgetter(*at)
+    transfers = names.index("transfers") if "transfers" in names else None
+    length, positions, bits = _DIGEST_BYTES, b"", sum(1 << DIGESTED.index(name) for name in names)
+    if bits != _FIRST:
+        length, positions = _SHORT_BYTES, bits.to_bytes(_POSITION_BYTES, "big")
+
+    def digest(aar: AAR) -> bytes:
+        values = read(aar)
+        if transfers is not None and (moved := values[transfers]):
+            # marshal takes plain tuples only.
+            values = (*values[:transfers], tuple(map(tuple, moved)), *values[transfers + 1 :])
+        # Format 2 of marshal has no references and no interned texts, so equal values always give equal bytes.
+        return sha256(marshal.dumps(values, 2)).digest()[:length] + positions
+
+    return digest
 
 
-def digests_of(aar: AAR) -> tuple[bytes, ...]:
-    """Return the digests of a record in every version: enough to compare it later."""
-    return tuple(digest(aar, number) for number in DIGESTS)
+@cache
+def _digest_at(positions: bytes) -> Callable[[AAR], bytes] | None:
+    """Return the function that makes digests with these positions, ``None`` if this program knows no such digest."""
+    bits = int.from_bytes(positions, "big") if positions else _FIRST
+    is_known = len(positions) in (0, _POSITION_BYTES) and 0 < bits < 1 << len(DIGESTED)
+    return digest_of(tuple(name for at, name in enumerate(DIGESTED) if bits >> at & 1)) if is_known else None
 
 
 def is_same(aar: AAR, stored: bytes) -> bool:
-    """Whether a digest of the ledger is of this version of a record. It is compared in its own digest version."""
-    number = 1 if len(stored) == _DIGEST_BYTES else stored[0] if stored else 0
-    return number in DIGESTS and digest(aar, number) == stored
+    """Whether a digest of the ledger is of this version of a record: by the values that it was made of."""
+    digest = _digest_at(b"" if len(stored) == _DIGEST_BYTES else stored[_SHORT_BYTES:])
+    return digest is not None and digest(aar) == stored
+
+
+def digests_in(con: Connection, ended: tuple[int, int]) -> list[Callable[[AAR], bytes]]:
+    """Return the functions that make the digests of the sent records with ``ended[0] <= EndTime < ended[1]``."""
+    rows = con.execute(
+        f"SELECT DISTINCT CASE length(Digest) WHEN {_DIGEST_BYTES} THEN x'' ELSE substr(Digest, {_SHORT_BYTES + 1}) END"
+        f" FROM SentRecords WHERE EndTime >= ? AND EndTime < ? AND length(Digest) > {_SHORT_BYTES}",
+        ended,
+    )
+    return [digest for (positions,) in rows if (digest := _digest_at(positions)) is not None]
 
 
 # The receivers' data as the ledger knows them: versions of jobs by key, and sums by key.

@@ -37,8 +37,8 @@ from arcacct.wording import count_of
 KEPT = "byte for byte as it was sent: the ledger has the message"
 MADE_AGAIN = "byte for byte as it was sent: the message was rebuilt, with the SHA-256 of the sent one"
 AS_IT_IS = (
-    "as the record is: the sent version, but the bytes cannot be compared: other records of the message, the"
-    " configuration or the program have changed"
+    "as the record is: the sent version, but the bytes cannot be compared: other records of the message, values that"
+    " the receiver does not store, the configuration or the program have changed"
 )
 AS_IT_IS_THERE = (
     "as the record is: the version that the receiver kept; the message may have contained another one, and cannot be"

@@ -20,7 +20,7 @@ from arcacct.files.json_reader import parsed
 from arcacct.files.text_tables import csv_rows, read_text
 from arcacct.publishing.ledger import UNKNOWN_DIGEST
 from arcacct.publishing.ledger_rows import Month, month_name
-from arcacct.publishing.sent import SentVersionAtEnd, digests_of
+from arcacct.publishing.sent import SentVersionAtEnd
 from arcacct.records.model import AAR, UsageCell, has_value
 from arcacct.records.reader import Ended
 from arcacct.records.usage import Pruned
@@ -98,11 +98,11 @@ class MonthJobs:
         cls,
         pages: Iterable[Sequence[AAR] | Sequence[Ended]],
         *,
-        with_digests: bool,
+        digests: Sequence[Callable[[AAR], bytes]] | None,
         closed: Callable[[Sequence[int]], Collection[int]] = lambda _record_ids: (),
     ) -> Iterator[MonthJobs]:
         """
-        Records in pages; `sent` needs their digests.
+        Records in pages; `sent` needs ``digests``: the functions for those in the ledger (`sent.digests_in`).
 
         ``closed``: which of some records are never sent again (`records.pseudonyms`), whatever they are since.
         """
@@ -110,22 +110,27 @@ class MonthJobs:
             found = cls(con)
             con.execute("BEGIN")
             for page in pages:
-                found._add(page, with_digests, closed([aar.record_id for aar in page]))
+                found._add(page, digests, closed([aar.record_id for aar in page]))
             con.execute("CREATE INDEX Jobs_JobID ON Jobs (JobID, VO, Digests)")
             con.execute("COMMIT")
             yield found
 
-    def _add(self, page: Sequence[AAR] | Sequence[Ended], with_digests: bool, closed: Collection[int]) -> None:
+    def _add(
+        self,
+        page: Sequence[AAR] | Sequence[Ended],
+        digests: Sequence[Callable[[AAR], bytes]] | None,
+        closed: Collection[int],
+    ) -> None:
         rows = []
         for aar in page:
             wall_s, cpu_s = aar.wall_s, aar.cpu_s
             vo = self._count(aar.vo, 1, wall_s, cpu_s)
-            # Any version of the digest is found in all of them together: none is a part of two others.
+            # Any one of the digests is found in all of them together: none is a part of two others.
             # Of those that are closed any one was sent.
-            digests = None
-            if with_digests and isinstance(aar, AAR) and aar.record_id not in closed:
-                digests = b"".join(digests_of(aar))
-            rows.append((aar.job_id, aar.record_id, aar.end_time, vo, _kept(wall_s), _kept(cpu_s), digests))
+            found = None
+            if digests is not None and isinstance(aar, AAR) and aar.record_id not in closed:
+                found = b"".join([digest(aar) for digest in digests])
+            rows.append((aar.job_id, aar.record_id, aar.end_time, vo, _kept(wall_s), _kept(cpu_s), found))
         self._con.executemany(
             "INSERT INTO Jobs (JobID, RecordID, EndTime, VO, Wall, Cpu, Digests) VALUES (?, ?, ?, ?, ?, ?, ?)", rows
         )

@@ -104,7 +104,8 @@ def verify(
         # Versions of records are compared where records were sent, and only there: they are what costs.
         read = reader.ended_between if has_records else reader.usage_ended_between
         pages = read(accounting, *month_bounds(*month))
-        with MonthJobs.of(pages, with_digests=has_records, closed=partial(pseudonymised, accounting)) as jobs:
+        digests = sent.digests_in(publishing, month_bounds(*month)) if has_records else None
+        with MonthJobs.of(pages, digests=digests, closed=partial(pseudonymised, accounting)) as jobs:
             jobs.add_pruned(pruned(accounting, month))
             notes = [f"{jobs.pruned} of its jobs are in an archive of `arcacct db prune`"] if jobs.pruned else []
             ours = _source("database", jobs.amount(jobs.vos))

@@ -13,7 +13,7 @@ from arcacct.publishing.batches import RecordBatcher, bare, batched, wire_size
 from arcacct.publishing.delivery import MessagePart
 from arcacct.publishing.ledger import SentVersion
 from arcacct.publishing.safeguard import Amount, CountingKey
-from arcacct.publishing.sent import digest
+from arcacct.publishing.sent import digest_of
 from arcacct.records.model import AAR
 from arcacct.records.states import FAILED
 
@@ -31,7 +31,7 @@ def batcher(path: pathlib.Path, target: str = SGAS, **options: bool) -> tuple[Re
 
 def version(one: AAR, of: RecordBatcher, **values: object) -> SentVersion:
     """What the receiver has of a job if it was sent as it is."""
-    return SentVersion(of._family.key(one), digest(one), one.end_time)._replace(**values)
+    return SentVersion(of._family.key(one), digest_of()(one), one.end_time)._replace(**values)
 
 
 @pytest.mark.parametrize(("text", "size"), [("", 0), ("a\nb\n", 6), ("ä\n", 4), ("数", 3)])

@@ -1,8 +1,8 @@
 """
 The next program keeps one more value of each job: what the present one has published does not become "changed".
 
-The next program is this one, copied, with a field added to `Job` and `AAR`, a table for it, and a version of the
-digest: what CONTRIBUTING.md says of a value of jobs. It takes published databases forward, and publishes to the same
+The next program is this one, copied, with a field added to `Job` and `AAR`, a table for it, and other digests: what
+CONTRIBUTING.md says of a value of jobs. It takes published databases forward, and publishes to the same
 receivers.
 """
 
@@ -49,7 +49,8 @@ PATCHES = (
     ("records/reader.py", r"hold,\n    \) = row", "limit, "),
     ("records/reader.py", r"(?<=_fields\(unknown\),\n)", "            limit,\n"),
     ("records/writer.py", r"        return Written\(\n            len\(new\),", WRITE),
-    ("publishing/sent.py", r"(?<={1: _FIRST_DIGEST)(?=})", ', 2: (*_FIRST_DIGEST, "requested_wall_s")'),
+    ("publishing/sent.py", r'(?<="lrms_end_time",\n)', '    "requested_wall_s",\n'),
+    ("targets/sgas/usage_record.py", r'(?<="transfers",\n)(?=\)  # fmt: skip\n_DIGEST)', '    "requested_wall_s",\n'),
     ("database/connection.py", r"(?<=ACCOUNTING_SCHEMA = )(?=\d+\n)", "1 + "),
     # Usage records and CARs name it to their receivers.
     ("__init__.py", r'(?<=__version__ = ")', "99."),

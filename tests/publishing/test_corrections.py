@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import pytest
 from installed import arcacct
-from publishing_site import CARS, DAY_S, JUNE, SGAS, Job, Site, at_apel, at_sgas, jobs, truth, usage
+from publishing_site import AUDITOR, CARS, DAY_S, JUNE, SGAS, Job, Site, at_apel, at_sgas, jobs, truth, usage
 
 from arcacct.database.access import open_publishing
 from arcacct.publishing import held
 
+BY_SLURM = "JobIDRaw|Cluster|State|Submit|Start|End|ElapsedRaw|AllocCPUS|ExitCode|TotalCPU|NodeList"
 INDIVIDUAL = CARS.replace("=urs", "=individual")
 V04 = CARS.replace("=urs", "=individual-v04")
 
@@ -48,6 +49,27 @@ def test_sgas_a_correction_is_never_silently_sent(sgas) -> None:
     assert any("give its administrator" in note for note in outcome.summary.notes)
     assert sgas.publish().summary.corrections == 0
     assert sgas.held().keys() == {"job00001"}
+
+
+def test_what_a_batch_system_adds_that_no_receiver_stores_is_no_correction(memory, empty_box, tmp_path) -> None:
+    """Start and end of the run, which A-REX did not know: SGAS stores neither, and AUDITOR is sent neither."""
+    site = Site(memory, empty_box, f"{SGAS}{AUDITOR}")
+    recorded = [job._replace(local_id=str(900 + number), hosts="wn1") for number, job in enumerate(jobs(10))]
+    site.record(*recorded)
+    site.publish_all()
+    sacct = tmp_path / "sacct.txt"
+    rows = (
+        f"{job.local_id}|c|COMPLETED|{job.end_time - 150}|{job.end_time - job.wall_s - 5}|{job.end_time - 5}"
+        f"|{job.wall_s}|1|0:0|00:01:30|wn1"
+        for job in recorded
+    )
+    sacct.write_text("\n".join([BY_SLURM, *rows, ""]))
+
+    assert arcacct("--config", site.path / "arc.conf", "import", "slurm", sacct).returncode == 0
+    assert site.database("SELECT count(*) FROM JobEvents WHERE EventKey = 'LRMSSTART'") == [(10,)]
+    outcomes = site.publish_all()
+    assert [(one.summary.corrections, one.summary.sent) for one in outcomes] == [(0, {})] * 2
+    assert site.held() == {}
 
 
 def test_sgas_a_correction_is_delivered_once_there_is_room(sgas) -> None:
@@ -238,7 +260,7 @@ def test_a_correction_says_what_was_and_what_is(sgas) -> None:
     assert f"wall time: was {first.wall_s} s, is 999 s" in arcacct("--config", conf, "job", "why", first.job_id).stdout
     compared = arcacct("--config", conf, "verify", "2024-06").stdout
     assert f"changed since it was sent (wall time: was {first.wall_s} s, is 999 s): " in compared
-    sgas.record(third._replace(benchmark="HEPSPEC:77.0"))
+    sgas.record(third._replace(name="other"))
     sgas.publish()
     assert "whose former one is not stored" in arcacct("--config", conf, "quarantine", "show", third.job_id).stdout
     # Also by its id in the batch system, as `job why` takes it.

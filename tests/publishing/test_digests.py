@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import pathlib
 import sqlite3
+from collections.abc import Callable
 from contextlib import closing
 from typing import Any
 
@@ -13,9 +15,15 @@ from publishing_site import Site
 
 from arcacct.database import access
 from arcacct.publishing.batches import bare
-from arcacct.publishing.sent import DIGESTS, digest, digests_of, is_same, values_of
+from arcacct.publishing.plugin import RecordFormat
+from arcacct.publishing.sent import DIGESTED, digest_of, is_same
 from arcacct.records import reader
 from arcacct.records.model import AAR, Transfer
+from arcacct.sandbox import auditor, sgas
+from arcacct.targets.auditor.record import RecordOptions
+from arcacct.targets.auditor.target import AuditorRecords
+from arcacct.targets.sgas.target import UsageRecords
+from arcacct.targets.sgas.usage_record import UROptions
 
 RELEASED = pathlib.Path(__file__).parent.parent / "data" / "released" / "0.2.0"
 GOLDEN = pathlib.Path(__file__).parent.parent / "golden" / "digests.txt"
@@ -67,6 +75,7 @@ FULL = AAR(
 )
 UNSEEN = {"record_id", "auth_groups", "held", "unknown"}
 """What no digest is of: a record's place, and what was kept of records only later."""
+digest = digest_of()
 
 
 @pytest.fixture(scope="module")
@@ -92,7 +101,7 @@ def test_records_of_a_released_program_have_the_digests_that_it_noted(released) 
     compared = [aar for aar in aars if aar.job_id in noted]
     assert len(compared) >= 5
     for aar in compared:
-        assert digest(aar, 1) in noted[aar.job_id]
+        assert digest(aar) in noted[aar.job_id]
         assert any(is_same(aar, stored) for stored in noted[aar.job_id])
 
 
@@ -102,20 +111,30 @@ def test_records_of_a_released_program_have_the_digests_that_it_noted(released) 
     ids=["every-value", "hardly-any"],
 )
 def test_the_bytes_of_a_digest_never_change(aar: AAR, expected: str) -> None:
-    """Version 1, of a record with every value and of one with hardly any; equal texts need not be one object."""
+    """Of all values, of a record with every value and of one with hardly any; equal texts need not be one object."""
     apart = aar._replace(job_id="".join(aar.job_id))
 
-    assert digest(aar, 1).hex() == expected
-    assert digest(apart, 1).hex() == expected
-    assert digests_of(aar)[0].hex() == expected
+    assert digest(aar).hex() == expected
+    assert digest(apart).hex() == expected
+
+
+def test_the_bytes_of_a_digest_of_some_values_never_change() -> None:
+    """Twelve bytes of the values, then one bit for each: job_id is the first of them, vo the seventh."""
+    assert digest_of(("vo", "job_id"))(FULL).hex() == "1859224bef4d1b74d3c756ad0000000041"
+    assert digest_of(("transfers",))(FULL).hex() == "5c0a2292840a8062a0bb83ce0100000000"
+
+
+def with_another(field: str) -> AAR:
+    """The full record, with another value of one field."""
+    value: Any = getattr(FULL, field)
+    assert value != AAR._field_defaults.get(field)
+    return FULL._replace(**{field: value[1:] if isinstance(value, str | tuple) else value + 1})
 
 
 @pytest.mark.parametrize("field", AAR._fields)
 def test_each_value_of_a_record_is_in_its_digest(field: str) -> None:
     """A record in which anything is otherwise is another version, but for what no digest is of."""
-    value: Any = getattr(FULL, field)
-    assert value != AAR._field_defaults.get(field)
-    other = FULL._replace(**{field: value[1:] if isinstance(value, str | tuple) else value + 1})
+    other = with_another(field)
 
     assert (digest(other) == digest(FULL)) is (field in UNSEEN)
     assert is_same(other, digest(FULL)) is (field in UNSEEN)
@@ -135,23 +154,70 @@ def test_jobs_of_real_arexes_have_the_digests_of_former_programs(tmp_path: pathl
     assert found == noted
 
 
-def test_values_are_read_wherever_they_stand_in_a_record() -> None:
-    """Those of a later version need not stand together, nor in the order of a record."""
-    versions = {
-        1: ("wall_s", "cpu_user_s", "cpu_kernel_s", "transfers"),
-        2: ("vo", "transfers", "job_id"),
-        3: ("benchmark", "run_time_environments", "transfers"),
-    }
-    found = {number: (read(FULL), place) for number, (read, place) in values_of(versions).items()}
+def test_a_digest_of_some_values_is_compared_by_these() -> None:
+    """Whatever their place in a record, and whatever the target's digests are of now."""
+    for names in (("wall_s", "cpu_user_s", "cpu_kernel_s"), ("vo", "transfers", "job_id"), ("benchmark",), DIGESTED):
+        stored = digest_of(names)(FULL)
 
-    assert found == {
-        1: ((3500, 20_000, 300, FULL.transfers), 3),
-        2: (("atlas", FULL.transfers, "full"), 1),
-        3: (("HEPSPEC:12.26", ("ENV/PROXY", "APPS/HEP-1.0"), FULL.transfers), 2),
-    }
+        assert {field for field in AAR._fields if not is_same(with_another(field), stored)} == set(names)
+        assert len(stored) == (16 if names is DIGESTED else 17)
 
 
-def test_a_digest_of_a_version_that_nobody_knows_is_of_no_record() -> None:
-    """What a later program noted, and what was sent with zeros, is told from every record."""
-    assert not is_same(FULL, bytes((max(DIGESTS) + 1,)) + digest(FULL, 1))
-    assert not is_same(FULL, b"")
+@pytest.mark.parametrize("stored", [b"", b"\0", bytes(12), bytes(17), bytes(12) + b"\xff" * 5, bytes(12) + b"\1" * 6])
+def test_a_digest_that_this_program_does_not_know_is_of_no_record(stored: bytes) -> None:
+    """What was sent with zeros, what is in doubt, and what a later program stored."""
+    assert not is_same(FULL, stored)
+
+
+def at_sgas(of: UsageRecords, aar: AAR) -> object:
+    """What SGAS stores of a record."""
+    return sgas.read(of.envelope.join([of.text(aar, aar.end_time)]).encode())
+
+
+def at_auditor(of: AuditorRecords, aar: AAR) -> object:
+    """What AUDITOR stores of a record."""
+    return auditor.read(json.loads(of.text(aar, aar.end_time)))
+
+
+IGNORED = {
+    "endpoint_type", "scratch_bytes", "stage_in_bytes", "stage_out_bytes", "system_software", "wn_instance",
+    "lrms_submit_time", "lrms_end_time",
+}  # fmt: skip
+"""What neither receiver stores."""
+AT_AUDITOR = IGNORED | {
+    "local_job_id", "queue", "status", "exit_code", "virtual_memory_kib", "job_name", "node_names", "client_host",
+    "project", "run_time_environments", "transfers",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("family", "stored", "ignored"),
+    [
+        (UsageRecords(UROptions(host="ce"), can_replace=False), at_sgas, {"lrms", "benchmark", "lrms_start_time"}),
+        (
+            UsageRecords(UROptions(host="ce", start_time_source="lrms"), can_replace=False),
+            at_sgas,
+            {"lrms", "benchmark"},
+        ),
+        (AuditorRecords(RecordOptions("SITE")), at_auditor, AT_AUDITOR | {"submit_time", "lrms_start_time"}),
+        (AuditorRecords(RecordOptions("SITE", start_time_source="lrms")), at_auditor, AT_AUDITOR),
+    ],
+    ids=["sgas", "sgas-lrms", "auditor", "auditor-lrms"],
+)
+def test_a_value_that_is_not_in_a_digest_changes_nothing_at_the_receiver(
+    family: RecordFormat, stored: Callable[[RecordFormat, AAR], object], ignored: set[str]
+) -> None:
+    same = {field for field in AAR._fields if family.digest(with_another(field)) == family.digest(FULL)}
+
+    assert same == UNSEEN | IGNORED | ignored
+    assert {field for field in same if stored(family, with_another(field)) != stored(family, FULL)} == set()
+
+
+def test_the_start_of_a_local_job_is_in_the_digest_of_sgas() -> None:
+    """Without an endpoint it is the batch system's, whatever the option says."""
+    family = UsageRecords(UROptions(host="ce"), can_replace=False)
+    local = FULL._replace(endpoint_url=None, endpoint_type=None)
+    later = local._replace(lrms_start_time=local.end_time)
+
+    assert at_sgas(family, later) != at_sgas(family, local)
+    assert family.digest(later) != family.digest(local)

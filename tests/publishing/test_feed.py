@@ -16,7 +16,7 @@ from arcacct.publishing.context import RunContext
 from arcacct.publishing.cursors import Cursor
 from arcacct.publishing.ledger import SentVersion
 from arcacct.publishing.records import Candidate, RecordRouter, act, add_held, add_logged, add_period, fate
-from arcacct.publishing.sent import digest
+from arcacct.publishing.sent import digest_of
 from arcacct.publishing.target_months import MonthFormat
 from arcacct.records.model import AAR
 
@@ -41,7 +41,7 @@ def begins(ctx: RunContext, seq: int = 0, start: int = 1) -> Cursor:
 def version(ctx: RunContext, **values: Any) -> SentVersion:
     """What the receiver has of the job as it is."""
     one = aar()
-    return SentVersion(ctx.plugin.any_records().key(one), digest(one), one.end_time)._replace(**values)
+    return SentVersion(ctx.plugin.any_records().key(one), digest_of()(one), one.end_time)._replace(**values)
 
 
 def handle(

@@ -7,7 +7,7 @@ import pytest
 from arcacct.publishing.batches import bare
 from arcacct.publishing.ledger import SentVersion
 from arcacct.publishing.safeguard import Amount, CountingKey, DecreaseGuard
-from arcacct.publishing.sent import digest
+from arcacct.publishing.sent import digest_of
 from arcacct.publishing.target_months import AcceptedDecreases
 
 MAY = 1_778_000_000
@@ -32,7 +32,7 @@ def guard(jobs: int = 3, *, accepted: bool = False) -> DecreaseGuard:
 
 AAR = bare("one", MAY)
 OTHER = SentVersion("key", b"other", MAY)
-SAME = SentVersion("key", digest(AAR), MAY)
+SAME = SentVersion("key", digest_of()(AAR), MAY)
 
 
 @pytest.mark.parametrize(("seq", "is_forbidden"), [(0, False), (1, True), (BACKUP_SEQ, True), (BACKUP_SEQ + 1, False)])

@@ -21,7 +21,7 @@ from arcacct.database.access import open_accounting, open_publishing, read_accou
 from arcacct.database.schema import incarnation
 from arcacct.errors import InputError
 from arcacct.publishing import cursors, ledger, run, target_run
-from arcacct.publishing.sent import digest
+from arcacct.publishing.sent import digest_of
 from arcacct.publishing.transport import TimeoutPolicy
 from arcacct.queries.portal import read_portal
 from arcacct.records import holds, reader
@@ -271,7 +271,7 @@ def deliver(asked_database, *, but: int = 0) -> list[str]:
     sent, unsent = (aars[:-but], aars[-but:]) if but else (aars, [])
     records = tuple(
         ledger.SentRecord(
-            aar.job_id, aar.record_id, number, aar.end_time, digest(aar), aar.job_id, None, ("", "ce"), aar.wall_s
+            aar.job_id, aar.record_id, number, aar.end_time, digest_of()(aar), aar.job_id, None, ("", "ce"), aar.wall_s
         )
         for number, aar in enumerate(sent, 1)
     )

@@ -16,7 +16,7 @@ from arcacct.database import incarnation as database_incarnation
 from arcacct.database.access import open_publishing, read_accounting
 from arcacct.database.schema import incarnation
 from arcacct.publishing import cursors, ledger
-from arcacct.publishing.sent import digest
+from arcacct.publishing.sent import digest_of
 from arcacct.records import reader
 
 pytestmark = pytest.mark.campaign
@@ -50,7 +50,7 @@ def _deliver(here: Places, as_if: bytes | None) -> None:
         for page in reader.ended_between(con, *NOVEMBER):
             records = tuple(
                 ledger.SentRecord(
-                    aar.job_id, aar.record_id, 1, aar.end_time, as_if or digest(aar), f"ur-{aar.job_id}", None,
+                    aar.job_id, aar.record_id, 1, aar.end_time, as_if or digest_of()(aar), f"ur-{aar.job_id}", None,
                     ("", "ce"), aar.wall_s,
                 )
                 for aar in page

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 from arcacct.benchmark import FALLBACK, Benchmark, parsed_benchmark
 from arcacct.publishing.plugin import Envelope
+from arcacct.publishing.sent import digest_of
 from arcacct.records.model import AAR, VOs, job_record_id, machine_host, parsed_fqan, start_time, vo_name
 from arcacct.targets.auditor.options import COMPONENTS, LONGEST_NAME, META, NO_NAME, SCORES
 from arcacct.targets.common import iso_time, spelt
@@ -45,6 +46,18 @@ class RecordOptions(NamedTuple):
     """The one type of benchmark that records have; ``None``: any."""
     names: tuple[tuple[str, str], ...] = ()
     """What a record has, and what that is called, where it is not called as `options` says."""
+
+
+_SENT = (
+    "job_id", "endpoint_url", "user_dn", "vo", "end_time", "node_count", "core_count", "memory_kib", "wall_s",
+    "cpu_user_s", "cpu_kernel_s", "fqans", "lrms", "local_user", "benchmark",
+)  # fmt: skip
+_DIGEST, _DIGEST_WITH_START = digest_of(_SENT), digest_of((*_SENT, "submit_time", "lrms_start_time"))
+
+
+def digest(aar: AAR, options: RecordOptions) -> bytes:
+    """The digest of the values that are sent: a change of any other value is no correction."""
+    return (_DIGEST_WITH_START if options.start_time_source == "lrms" else _DIGEST)(aar)
 
 
 def record_id(aar: AAR, options: RecordOptions) -> str:

@@ -56,6 +56,9 @@ class AuditorRecords(RecordOfParts[RecordOptions]):
     def key(self, aar: AAR) -> str:
         return record_id(aar, self.options)
 
+    def digest(self, aar: AAR) -> bytes:
+        return record.digest(aar, self.options)
+
     def names(self, aar: AAR) -> Names:
         return self.options.site, headnode(aar, self.options) or ""
 

@@ -64,6 +64,9 @@ class UsageRecords(RecordOfParts[UROptions]):
     def key(self, aar: AAR) -> str:
         return job_record_id(aar, self.options.host)
 
+    def digest(self, aar: AAR) -> bytes:
+        return usage_record.digest(aar, self.options)
+
     def authorisation_group(self, aar: AAR) -> str | None:
         return machine_host(aar.endpoint_url, self.options.host)
 

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 from arcacct import __version__
 from arcacct.benchmark import parsed_benchmark
 from arcacct.config.values import LocalJobs
+from arcacct.publishing.sent import digest_of
 from arcacct.records.model import (
     AAR,
     FQAN,
@@ -152,6 +153,25 @@ class UROptions(NamedTuple):
     """``shared`` or ``virtual`` (jura-ng's word, which SGAS does not keep)."""
     local_jobs: tuple[LocalJobs, ...] = ()
     """What is said of jobs that came without ARC; none: ``own``."""
+
+
+_STORED = (
+    "job_id", "local_job_id", "endpoint_url", "queue", "user_dn", "vo", "status", "exit_code", "submit_time",
+    "end_time", "node_count", "core_count", "memory_kib", "virtual_memory_kib", "wall_s", "cpu_user_s", "cpu_kernel_s",
+    "fqans", "job_name", "node_names", "client_host", "local_user", "project", "run_time_environments", "transfers",
+)  # fmt: skip
+_DIGEST, _DIGEST_WITH_START = digest_of(_STORED), digest_of((*_STORED, "lrms_start_time"))
+
+
+def digest(aar: AAR, options: UROptions) -> bytes:
+    """
+    The digest of what SGAS stores of a record.
+
+    It passes over benchmark, kind of node, disk, network and most times, so a change of these alone is no correction.
+    """
+    # The start of a job without an endpoint may be that of the batch system whatever the option says (`where`).
+    has_start = options.start_time_source == "lrms" or not aar.endpoint_url
+    return _DIGEST_WITH_START(aar) if has_start else _DIGEST(aar)
 
 
 class Where(NamedTuple):
