@@ -13,7 +13,7 @@ from arcacct.records.batch_systems import BATCH_SYSTEMS
 from arcacct.records.enrichment import AREX, CONFIGURED, DEFAULT
 from arcacct.records.model import Job
 from arcacct.records.reader import unescaped
-from arcacct.records.states import OF_RUNS, SQL_IN_PROGRESS
+from arcacct.records.states import CORE_SECONDS, OF_RUNS, SQL_IN_PROGRESS
 
 # The common parts of the sources of batch systems: a job's owner, its ID, and A-REX's record of the same job.
 
@@ -197,7 +197,7 @@ def exit_code(status: int | None, signal: int | None, *, is_removed: bool) -> in
 
 
 def measured(job: Job) -> dict[str, int | str | None]:
-    """Return the batch system's measured values of a job, for A-REX's record of it (`enrichment.enrich`)."""
+    """Return the batch system's values of a job, for A-REX's record of it (`enrichment.enrich`)."""
     has_cpu = job.cpu_user_s or job.cpu_kernel_s
     plain = ("exit_code", "node_count", "core_count", "memory_kib", "virtual_memory_kib")
     return {field: getattr(job, field) for field in plain} | {
@@ -206,6 +206,7 @@ def measured(job: Job) -> dict[str, int | str | None]:
         "cpu_kernel_s": job.cpu_kernel_s if has_cpu else None,
         "node_names": ":".join(job.node_names) or None,
         "project": job.project,
+        CORE_SECONDS: dict(job.extra).get(CORE_SECONDS),
     }
 
 
@@ -234,8 +235,6 @@ A job whose last run is followed by another one waits for it, but not longer tha
 
 Its record would be published as that of a job that ended, and would change its key at the receivers.
 """
-CORE_SECONDS = "coreseconds"
-"""The key of JobExtraInfo with the core seconds of a job that are not its wall time times its cores."""
 
 
 def core_s(job: Job) -> int:

@@ -12,7 +12,7 @@ from arcacct.config.values import NodeBenchmark, QueueBenchmark
 from arcacct.database.connection import Connection, transaction
 from arcacct.records.batch_jobs import model_benchmark, queue_benchmark
 from arcacct.records.enrichment import CONFIGURED, DEFAULT, SAMPLES, rate
-from arcacct.records.reader import LARGEST_EXACT, unescaped
+from arcacct.records.reader import LARGEST_EXACT, core_seconds, unescaped
 
 _PAGE, _SLICE = 500, 100
 _TURN_S = 0.005
@@ -83,7 +83,7 @@ def benchmark_changes(con: Connection, options: Ratings) -> Iterator[list[Benchm
         f" WHERE (EndTime, AAR.RecordID) > (?, ?) AND EndTime < ? ORDER BY EndTime, AAR.RecordID LIMIT {_PAGE}"
     )
     # Unfinished jobs have the end 0.
-    position = (max(options.from_s - 1, 0), LARGEST_EXACT)
+    position, exact = (max(options.from_s - 1, 0), LARGEST_EXACT), core_seconds(con)
     while rows := con.execute(query, (*position, options.before_s)).fetchall():
         position = (rows[-1][1], rows[-1][0])
         found = []
@@ -93,6 +93,7 @@ def benchmark_changes(con: Connection, options: Ratings) -> Iterator[list[Benchm
             if told is None or told[0] == before or not _stands_in(before, source, options.replaced):
                 continue
             core_s = wall_s * max(cores, 1) if 0 <= wall_s <= LARGEST_EXACT and cores < LARGEST_EXACT else 0
+            core_s = exact.get(record_id, core_s)
             found.append(BenchmarkChange(record_id, end_time, unescaped(vo) if vo else None, before, *told, core_s))
         yield found
 

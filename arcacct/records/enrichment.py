@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import NamedTuple
 
 from arcacct.database.connection import Connection
@@ -12,7 +13,7 @@ from arcacct.records.holds import judge
 from arcacct.records.reader import unescaped
 from arcacct.records.recorder import INFO_KEYS, escaped, event_time
 from arcacct.records.row_mapping import COLUMNS, INFO_FIELDS, NOTHING_TOLD, NUMBERS, Numbers
-from arcacct.records.states import DERIVED, MEASURED, OF_RUNS, UNKNOWN
+from arcacct.records.states import CORE_SECONDS, DERIVED, MEASURED, OF_RUNS, UNKNOWN
 
 # One table with the sources that may give each value of a job, the strongest first.
 #
@@ -266,6 +267,7 @@ def enrich(
     told: Mapping[str, Value | None],
     *,
     events: Iterable[tuple[str, int | str]] = (),
+    marks: Mapping[str, str] = MappingProxyType({}),
     default_benchmark: str | None = None,
     over_arex: bool = False,
     takes_back: bool = False,
@@ -274,7 +276,9 @@ def enrich(
     Add the values of another source to a record, by PRECEDENCE; inside the caller's transaction.
 
     `told`: values by field of a `Job` (node names joined by ":"), or by key of JobExtraInfo; ``None``: no value.
-    ``events``: LRMSSTART and LRMSEND of these are added if the record lacks them. ``default_benchmark``: the benchmark
+    ``events``: LRMSSTART and LRMSEND of these are added if the record lacks them. ``marks``: by field, OF_RUNS for
+    values that the source calculated. Core seconds are taken only with the wall time and the cores that they belong to.
+    ``default_benchmark``: the benchmark
     of a record without another one. ``over_arex``: the numbers also replace those that A-REX measured.
     ``takes_back``: a value that this source gave before, and that is ``None`` now, becomes unknown again.
     """
@@ -283,8 +287,12 @@ def enrich(
     _take_back(con, record_id, now, gone, default_benchmark)
     changes: dict[str, Value] = {}
     conflicts: list[Conflict] = []
+    same: list[str] = []
     for field, value in told.items():
-        if value is None or (value == now.values.get(field) and field not in now.unknown):
+        if value is None or field == CORE_SECONDS:
+            continue
+        if value == now.values.get(field) and field not in now.unknown:
+            same += [field] if now.holders.get(field) in (source, OF_RUNS) else []
             continue
         holder = now.holder(field, default_benchmark)
         is_turned_round = over_arex and holder in OF_AREX and field in COLUMNS
@@ -292,9 +300,17 @@ def enrich(
             changes[field] = value
         elif holder in OF_AREX and isinstance(value, int) and not _agree(field, now.values[field], value):
             conflicts.append(Conflict(now.job_id, field, now.values[field], value, source))
+    if CORE_SECONDS in told:
+        exact, values = told[CORE_SECONDS], now.values | changes
+        is_whole = "wall_s" in (*changes, *same) and all(values[one] == told[one] for one in ("wall_s", "core_count"))
+        if is_whole and exact is not None and exact != now.values.get(CORE_SECONDS):
+            changes[CORE_SECONDS] = exact
+        elif CORE_SECONDS in now.holders and (exact is None or not is_whole):
+            _take_back(con, record_id, now, [CORE_SECONDS], None)
+            gone.append(CORE_SECONDS)
     _set(con, record_id, changes)
     fields = [*changes, *_add_missing_events(con, record_id, now, events)]
-    set_holders(con, record_id, dict.fromkeys(fields, source))
+    set_holders(con, record_id, {field: marks.get(field, source) for field in (*fields, *same)})
     if fields or gone:
         judge(con, [record_id])
     return Enriched(bool(fields or gone), tuple(conflicts))

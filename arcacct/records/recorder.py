@@ -15,6 +15,7 @@ from arcacct.records import holds
 from arcacct.records.states import (
     ABORTED,
     AWAITED,
+    CORE_SECONDS,
     FQAN_KEYS,
     IN_PROGRESS,
     MEASURED,
@@ -500,9 +501,9 @@ def _finish(con: Connection, known: RecordedJob, facts: StateChange, usage: Usag
     if known.has_ended() and usage.end_time == known.end_time:
         query = "SELECT Field, Source FROM FieldSources WHERE RecordID = ?"
         others = dict(con.execute(query, (known.record_id,)).fetchall())
-        _keep_known_extra(con, known.record_id, facts, children, others)
+        told = keep_filled_in(con, known.record_id, facts, used, others) if others else set()
+        _keep_known_extra(con, known.record_id, facts, children, others, told)
         if others:
-            keep_filled_in(con, known.record_id, facts, used, others)
             unknown = tuple([field for field in unknown if others.get(field, UNKNOWN) == UNKNOWN])
         local_job_id = local_job_id or known.local_job_id
     elif known.end_time:
@@ -527,14 +528,19 @@ def _finish(con: Connection, known: RecordedJob, facts: StateChange, usage: Usag
 
 
 def _keep_known_extra(
-    con: Connection, record_id: int, facts: StateChange, children: dict[str, list[Any]], others: dict[str, str]
+    con: Connection,
+    record_id: int,
+    facts: StateChange,
+    children: dict[str, list[Any]],
+    others: dict[str, str],
+    measured: Container[str],
 ) -> None:
     """
     Keep the values of an already recorded end that the files no longer contain, and keep its benchmark.
 
     The version of ARC decides which of several benchmarks of .diag counts. An upgrade of ARC must not change the
     benchmark of finished jobs. Only a default, or a substitute from ``others`` (sources by field), is replaced by the
-    job's own benchmark.
+    job's own benchmark. Core seconds of another source go with its wall time, if the files have one (``measured``).
     """
     query = "SELECT InfoKey, InfoValue FROM JobExtraInfo WHERE RecordID = ?"
     rows = con.execute(query, (record_id,)).fetchall()
@@ -547,6 +553,8 @@ def _keep_known_extra(
         if not any(own) or (is_own and others.get("benchmark", "features") == "features"):
             told["benchmark"] = benchmark
     wanted = {**have, **told}
+    if "wall_s" in measured:
+        wanted.pop(CORE_SECONDS, None)
     if wanted == have and len(rows) == len(have):
         del children["JobExtraInfo"]
     else:
@@ -607,9 +615,11 @@ def _identity(facts: StateChange, *, settled: bool) -> tuple[object, ...]:
 
 def keep_filled_in(
     con: Connection, record_id: int, facts: StateChange, used: list[object], others: dict[str, str]
-) -> None:
+) -> set[str]:
     """
     Keep the values that other sources filled in for an already recorded end, where the files still have no value.
+
+    Returns the fields for which the files have one.
 
     ``used``: the values of USAGE_COLUMNS after the first; changed in place. ``others``: sources by field.
     """
@@ -625,5 +635,7 @@ def keep_filled_in(
             told.add(field)
         elif field in others and field not in told:
             used[place] = have[place]
-    gone = [(record_id, field) for field in others if field in told]
+    lost = told | {CORE_SECONDS} if "wall_s" in told else told
+    gone = [(record_id, field) for field in others if field in lost]
     con.executemany("DELETE FROM FieldSources WHERE (RecordID, Field) = (?, ?)", gone)
+    return told

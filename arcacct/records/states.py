@@ -20,6 +20,8 @@ DERIVED = "derived"
 """FieldSources.Source of a wall time that was computed from the start and end of the run, not measured."""
 OF_RUNS = "runs"
 """FieldSources.Source of a wall time calculated from core seconds, and of a CPU time that some runs of a job lack."""
+CORE_SECONDS = "coreseconds"
+"""JobExtraInfo.InfoKey of the core seconds of a job that are not its wall time times its cores."""
 UNMEASURED = (UNKNOWN, DERIVED)
 """FieldSources.Source of values that a measurement in the job's files replaces."""
 MEASURED = ("wall_s", "cpu_user_s", "cpu_kernel_s")

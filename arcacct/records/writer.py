@@ -37,6 +37,7 @@ from arcacct.records.recorder import (
 from arcacct.records.row_mapping import NUMBERS, ArexRows, Numbers, Row, rows_of, stored
 from arcacct.records.states import (
     ABORTED,
+    CORE_SECONDS,
     FINAL,
     FQAN_KEYS,
     IN_PROGRESS,
@@ -297,6 +298,9 @@ class JobWriter:
             if holder not in (self._source, *UNASKED)
             and (not self._reports(job, field) or precedes(field, holder, labels.get(field) or self._source))
         }
+        if "wall_s" not in kept:
+            # They belong to the wall time.
+            kept.pop(CORE_SECONDS, None)
         gone = [(known.record_id, field) for field in {*now.holders, *now.unknown} - {*labels, *kept}]
         self._con.executemany("DELETE FROM FieldSources WHERE (RecordID, Field) = (?, ?)", gone)
         set_holders(self._con, known.record_id, {**labels, **kept})

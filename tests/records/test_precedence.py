@@ -30,7 +30,7 @@ from arcacct.records.enrichment import (
 from arcacct.records.model import Job
 from arcacct.records.recorder import INFO_KEYS
 from arcacct.records.row_mapping import COLUMNS, Numbers
-from arcacct.records.states import StateChange, Usage
+from arcacct.records.states import OF_RUNS, StateChange, Usage
 from arcacct.records.writer import JobWriter
 from arcacct.sources.features.collect import take_features
 
@@ -208,3 +208,22 @@ def test_labels_of_arc_conf(con) -> None:
 
     told = con.execute("SELECT Source FROM FieldSources WHERE Field = 'benchmark'").fetchall()
     assert told == [(CONFIGURED,)]
+
+
+@pytest.mark.parametrize("source", [ARC, AREX])
+def test_core_seconds_of_a_batch_system_go_with_its_wall_time(con, source: str) -> None:
+    """They stay while the record's own source says nothing, and go when it has a wall time of its own."""
+    told = {"wall_s": 2400, "core_count": 16, "coreseconds": "38408"}
+    own(con, source, None)
+    enrich(con, record_id(con), "pbs", told, marks={"wall_s": OF_RUNS})
+    own(con, source, None)
+    assert held(con, "coreseconds") == ("38408", "pbs")
+    assert held(con, "wall_s") == ("2400", OF_RUNS)
+    own(con, source, "wall_s")
+
+    now = present(con, record_id(con))
+    assert (now.values["wall_s"], now.values["core_count"]) == (value("wall_s", source), 16)
+    assert "coreseconds" not in now.values
+    assert now.holders == {"core_count": "pbs"}
+    enrich(con, record_id(con), "pbs", told, marks={"wall_s": OF_RUNS})
+    assert "coreseconds" not in present(con, record_id(con)).values

@@ -13,7 +13,7 @@ from arcacct.records.batch_systems import BatchSystem
 from arcacct.records.enrichment import DEFAULT
 from arcacct.records.import_quarantine import Fault, fault_of
 from arcacct.records.model import Job
-from arcacct.records.states import ABORTED, COMPLETED, FAILED
+from arcacct.records.states import ABORTED, COMPLETED, CORE_SECONDS, FAILED
 from arcacct.sources.engine.imports import BatchSite
 from arcacct.sources.engine.runs import KeptRun, Noise, NoUsage, ParsedRun, RunTable, SourceType, together
 from arcacct.wording import span_of
@@ -157,7 +157,7 @@ class LogSource(SourceType[BatchRun]):
         guessed = (("wall_s", DEFAULT),) if run.wall_s is None else ()
         cores = max(run.cores or 0, *(cores for *_, cores in _phases(run))) if run.phases else run.cores
         extra = {
-            batch_jobs.CORE_SECONDS: "" if run.core_s is None else str(run.core_s),
+            CORE_SECONDS: "" if run.core_s is None else str(run.core_s),
             "account": run.account if run.account != project else "",
             "gpus": f"{run.gpus:g}" if run.gpus else "",
             "localgroup": run.group,

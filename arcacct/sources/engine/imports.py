@@ -138,8 +138,8 @@ class BatchSlice:
     def enrich(self, record_id: int, job: Job) -> None:
         """Add the batch system's measured values to a record of another source."""
         over_arex = not self.policy.prefer_arc
-        told = batch_jobs.measured(job)
-        done = enrich(self.con, record_id, self._source, told, events=job.events, over_arex=over_arex)
+        told, marks = batch_jobs.measured(job), dict(job.field_sources)
+        done = enrich(self.con, record_id, self._source, told, events=job.events, marks=marks, over_arex=over_arex)
         self.taken = self.taken.plus(BatchTaken(enriched=int(done.changed), conflicts=done.conflicts))
 
     def waits(self, job: Job) -> bool:

@@ -24,7 +24,7 @@ from arcacct.records.batch_systems import BatchSystem
 from arcacct.records.import_quarantine import Fault, Reject, RejectedEntry, forget
 from arcacct.records.imports import Say
 from arcacct.records.model import Job
-from arcacct.records.states import OF_RUNS
+from arcacct.records.states import CORE_SECONDS, OF_RUNS
 from arcacct.records.writer import JobWriter, remove
 from arcacct.sources.engine.imports import (
     BatchImport,
@@ -374,14 +374,14 @@ def together(jobs: Sequence[Job]) -> Job:
     the largest one.
     """
     last = jobs[-1]
-    if len(jobs) == 1 and batch_jobs.CORE_SECONDS not in dict(last.extra):
+    if len(jobs) == 1 and CORE_SECONDS not in dict(last.extra):
         return last
     cores = max((job.core_count or 0 for job in jobs), default=0) or None
     core_s = sum(map(batch_jobs.core_s, jobs))
     wall_s = sum(job.wall_s or 0 for job in jobs)
     sources = dict(last.field_sources)
     sources |= {name: source for job in jobs for name, source in job.field_sources if name in _SUMS}
-    extra = {key: value for key, value in last.extra if key != batch_jobs.CORE_SECONDS}
+    extra = {key: value for key, value in last.extra if key != CORE_SECONDS}
     if core_s != wall_s * (cores or 1):
         wall_s, *labels = batch_jobs.calculated_wall(core_s, cores)
         extra |= dict(labels[:1])

@@ -17,6 +17,7 @@ from arcacct.export.jobs import look, pages
 from arcacct.queries.lrms import lrms_month
 from arcacct.queries.questions import Selection, measured_parts, walltimes
 from arcacct.queries.usage import usage
+from arcacct.records.benchmarks import Ratings, benchmark_changes
 from arcacct.records.usage import by_benchmark
 from arcacct.reports.tables import drawn, failures
 from arcacct.sources.engine.batch_runs import LogForm
@@ -431,13 +432,18 @@ def test_every_report_has_the_exact_core_seconds(host) -> None:
             sum(core_s for _, core_s in walltimes(host.con, *whole).values()),
             sum(one.core_s for one in failures(host.con, *whole)),
             sum(one.core_s for one in drawn(host.con, *whole, with_hosts=False)),
+            sum(
+                one.core_s
+                for page in benchmark_changes(host.con, Ratings(*whole, (), everything="HEPSPEC:2"))
+                for one in page
+            ),
         ]
 
     assert host.rows("SELECT core_count, wall_s FROM v1_jobs") == [(3, 102)]
-    assert reported() == [2 * 61 + 3 * 61] * 4
+    assert reported() == [2 * 61 + 3 * 61] * 5
     with writing(host.con, host.here) as con:
         con.execute("UPDATE AAR SET ExitCode = 2")
-    assert reported() == [2 * 61 + 3 * 61] * 4
+    assert reported() == [2 * 61 + 3 * 61] * 5
 
 
 def test_a_run_without_cpu_time_leaves_a_lower_bound(host) -> None:
@@ -555,6 +561,47 @@ def test_a_job_of_arex_is_completed(host) -> None:
         f"SELECT wall_s, memory_kib FROM v1_jobs JOIN AAR ON JobID = job_id WHERE RecordID = {record}"
     ) == [(60, 2048)]
     assert host.rows("SELECT local_job_id FROM v1_jobs WHERE source = 'pbs'") == [("1.other",)]
+
+
+WIDE = {"start": str(BEGIN + 10), "end": str(BEGIN + 610), "used_walltime": "600", "exec_host": "n1/0*16"}
+NARROW = {"start": str(BEGIN + 700), "end": str(BEGIN + 4301), "used_walltime": "3601", "exec_host": "n1/0*8"}
+OF_AREX = "SELECT core_count, wall_s, cpu_s FROM v1_jobs WHERE source IS NOT 'pbs'"
+MARKED = "SELECT Field FROM FieldSources WHERE Source = 'runs' ORDER BY 1"
+
+
+def of_two_runs(*, has_cpu: bool = True) -> tuple[bytes, bytes]:
+    """A job of A-REX that ran with 16 cores, and then with 8."""
+    narrow = NARROW if has_cpu else NARROW | {"used_cput": ""}
+    return line(kind="R", Exit_status="-11", **WIDE), line(**narrow)
+
+
+CORE_S = "SELECT UsedWalltime * CPUCount + CoreRest FROM AccountedAAR"
+
+
+@pytest.mark.parametrize("order", [(0, 1), (1, 0)])
+def test_a_job_of_arex_gets_the_exact_core_seconds_of_its_runs(host, order) -> None:
+    """With the wall time and the cores, which are calculated; and the CPU time of only some runs is marked."""
+    arc_job(host, number="1.srv", SubmitTime=BEGIN - 5, EndTime=BEGIN + 4400)
+    logs = of_two_runs(has_cpu=False)
+    host.take(logs[order[0]])
+    host.take(logs[order[1]])
+
+    assert host.rows(OF_AREX) == [(16, 2400, 50)]
+    assert host.rows(CORE_S) == [(16 * 600 + 8 * 3601,)]
+    assert host.rows(MARKED) == [("cpu_user_s",), ("wall_s",)]
+    host.take(of_two_runs()[1])
+    assert (host.rows(OF_AREX), host.rows(MARKED)) == ([(16, 2400, 100)], [("wall_s",)])
+
+
+@pytest.mark.parametrize("measured", [{"UsedWalltime": 4000}, {"CPUCount": 4}])
+def test_core_seconds_of_runs_belong_to_their_wall_time_and_cores(host, measured) -> None:
+    """What A-REX measured stays, and then the sum is that of the record."""
+    arc_job(host, number="1.srv", SubmitTime=BEGIN - 5, EndTime=BEGIN + 4400, **measured)
+    host.take(*of_two_runs())
+
+    ((cores, wall_s, _cpu_s),) = host.rows(OF_AREX)
+    assert (cores, wall_s) == (measured.get("CPUCount", 16), measured.get("UsedWalltime", 2400))
+    assert host.rows(CORE_S) == [(cores * wall_s,)]
 
 
 def test_however_many_lines_are_rejected_they_are_news_once(host, tmp_path) -> None:
