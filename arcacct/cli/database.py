@@ -173,12 +173,18 @@ def optimize(ctx: click.Context, shrink: bool) -> None:
     """
     Update the statistics that SQLite uses to choose indexes, so that queries stay fast.
 
+    If the last `arcacct db check` found damage, it first builds the damaged indexes of both databases anew from the
+    rows, and rewrites the file, as --shrink does.
+
     --shrink also frees the space of pruned jobs. That takes about a second for 50 MB, and needs twice the size of the
     database as free disk space.
     """
     from arcacct.database import upkeep  # noqa: PLC0415  psutil is slow to import
 
     here = places_of(ctx)
+    with at_work("checking indexes"):
+        for path, name in upkeep.rebuild_indexes(here):
+            print_line(f"{path}: index {name} rebuilt")
     with accounting(here) as con, at_work("optimizing"):
         upkeep.optimize(here, con)
         print_line(f"{here.database}: optimized")

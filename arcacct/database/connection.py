@@ -33,7 +33,6 @@ ACCOUNTING_SCHEMA = 32
 """The number of the last script in schema/upgrade/accounting; a test keeps it true."""
 PUBLISHING_SCHEMA = 15
 """The number of the last script in schema/upgrade/publishing."""
-_BACK = "`arcacct db restore FILE` restores a backup"
 _READING = ("query_only = 1",)
 opened: dict[str, None] = {}
 """The databases that this process has opened, in order."""
@@ -101,7 +100,8 @@ def _ours(con: Connection, path: str, schema: int, settings: tuple[str, ...]) ->
 def version(con: Connection, path: str) -> int:
     """Our schema's number in an open database; raises SchemaError when the file is not ours."""
     try:
-        row = con.execute("SELECT KeyValue FROM DBConfig WHERE KeyName = 'ARCACCT_SCHEMA'").fetchone()
+        # Without the index: `arcacct db check` shows that one, too, if it is damaged.
+        row = con.execute("SELECT KeyValue FROM DBConfig NOT INDEXED WHERE KeyName = 'ARCACCT_SCHEMA'").fetchone()
     except OperationalError as error:
         if "no such table" not in str(error):
             raise
@@ -147,10 +147,16 @@ def translated(error: BaseException, path: str) -> StoreError:
         return StoreError(f"{path}: {text}; {advice}")
     if "interrupted" in text:
         text = "the query took too long and was stopped"
-    elif "malformed" in text or "not a database" in text or "UTF-8" in text:
+    elif is_damage(error):
         words = " ".join(text.split())
-        text = f"{words}; it is damaged or not a database: `arcacct db check` shows details, {_BACK}"
+        text = f"{words}; it is damaged or not a database: `arcacct db check` shows what, and what to do"
     return StoreError(f"{path}: {text}")
+
+
+def is_damage(error: BaseException) -> bool:
+    """Whether what was read from a database cannot have been written so."""
+    words = ("malformed", "not a database", "UTF-8")
+    return isinstance(error, UnicodeDecodeError) or any(word in str(error) for word in words)
 
 
 def _of_system(text: str, path: str) -> str:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
+from collections import deque
 from contextlib import closing
-from typing import Any
+from typing import Any, NamedTuple
 
 from arcacct.database.access import one_moment
-from arcacct.database.connection import Connection
+from arcacct.database.connection import Connection, DatabaseError, is_damage
 from arcacct.database.query import sqlite_utils_package
 from arcacct.database.schema import DatabaseKind, in_memory
 from arcacct.wording import count_of
@@ -20,9 +22,79 @@ def tables(con: Connection) -> list[str]:
     return [name for (name,) in con.execute("SELECT name FROM sqlite_schema WHERE type = 'table' ORDER BY name")]
 
 
+class Damage(NamedTuple):
+    """What of a table and its indexes is damaged."""
+
+    problems: list[str]
+    """In SQLite's words; empty: it is whole."""
+    rows: bool
+    """Whether rows are damaged, as far as SQLite can find it."""
+    indexes: list[str]
+    """Those that must be built anew."""
+
+
+def damage(con: Connection, table: str) -> Damage:
+    """
+    Ask SQLite, and read the rows and each index for themselves.
+
+    An index is damaged if it cannot be read, has more or fewer entries than there are rows, or if SQLite names its
+    pages. (A row and an entry that differ do not tell which of both is damaged.) Raises DatabaseError for anything but
+    damage.
+    """
+    problems = _told(con, f"PRAGMA integrity_check({_quoted(table)})")
+    if not problems:
+        return Damage([], False, [])
+
+    def is_named(root: int) -> bool:
+        return any(re.match(rf"(On tree page|Tree) {root}\b", line) for line in problems)
+
+    roots = con.execute("SELECT name, rootpage, sql FROM sqlite_schema WHERE tbl_name = ? AND rootpage", (table,))
+    rows, indexes = _readable(con, f"SELECT * FROM {_quoted(table)} NOT INDEXED") is None, []
+    rows |= any(re.search("reference to page| value in |constraint failed", line) for line in problems)
+    for name, root, sql in roots.fetchall():
+        if name == table:
+            rows |= is_named(root)
+            continue
+        of_part = re.search(r"\)\s*(WHERE\s.*)", sql or "", re.IGNORECASE | re.DOTALL)
+        # Not count(*), for which SQLite reads the index that it likes best.
+        by_index, by_rows = (
+            _readable(con, f"SELECT sum(1) FROM {_quoted(table)} {by} {of_part[1] if of_part else ''}")
+            for by in (f"INDEXED BY {_quoted(name)}", "NOT INDEXED")
+        )
+        if by_index is None or by_index != by_rows or is_named(root):
+            indexes.append(name)
+    return Damage(problems, rows, indexes)
+
+
 def pages(con: Connection, table: str) -> list[str]:
-    """What is wrong with a table's pages and its indexes."""
-    return _told(con, f"PRAGMA integrity_check({_quoted(table)})")
+    """What is wrong with a table's pages and its indexes: first what is damaged, and what to do."""
+    found = damage(con, table)
+    if not found.problems:
+        return []
+    if found.rows:
+        said = f"rows of {table} are damaged; restore a backup: `arcacct db restore FILE`"
+    elif found.indexes:
+        said = (
+            f"the rows of {table} are whole, and damaged are only indexes, {', '.join(found.indexes)}; run"
+            " `arcacct db optimize`, which builds them anew from the rows"
+        )
+    else:
+        said = (
+            f"a row of {table} and its entry in an index differ, and one of both is damaged; restore a backup:"
+            " `arcacct db restore FILE`"
+        )
+    return [said, *found.problems]
+
+
+def _readable(con: Connection, question: str) -> tuple[Any, ...] | None:
+    """The last row of an answer, empty if there is none; ``None`` if a page that it needs is damaged."""
+    try:
+        rows = deque(con.execute(question), maxlen=1)
+    except (DatabaseError, UnicodeDecodeError) as error:
+        if not is_damage(error):
+            raise
+        return None
+    return rows[0] if rows else ()
 
 
 def use_of_pages(con: Connection) -> list[str]:
@@ -52,8 +124,15 @@ def use_of_pages(con: Connection) -> list[str]:
 
 
 def _told(con: Connection, statement: str) -> list[str]:
-    """A line for each problem; SQLite puts several into one text."""
-    lines = [line for (text,) in con.execute(statement) for line in text.splitlines()]
+    """A line for each problem; SQLite puts several into one text, and breaks off at some damaged pages."""
+    lines: list[str] = []
+    try:
+        for (text,) in con.execute(statement):
+            lines += text.splitlines()
+    except DatabaseError as error:
+        if not is_damage(error):
+            raise
+        lines.append(str(error))
     return [line for line in lines if line != "ok" and not line.startswith("***")]
 
 

@@ -359,7 +359,7 @@ def _structure(con: Connection, type_: str, name: str) -> list[object]:
 
 def noted(con: Connection, name: str) -> str | None:
     """What a database notes of itself under a name in its table DBConfig; ``None`` for nothing."""
-    row = con.execute("SELECT KeyValue FROM DBConfig WHERE KeyName = ?", (name,)).fetchone()
+    row = con.execute("SELECT KeyValue FROM DBConfig NOT INDEXED WHERE KeyName = ?", (name,)).fetchone()
     return None if row is None else str(row[0])
 
 

@@ -17,10 +17,20 @@ from typing import NamedTuple
 import psutil
 
 from arcacct.config.paths import Places, refuse_of_arex
-from arcacct.database import access, incarnation, location, schema
+from arcacct.database import access, incarnation, integrity, location, schema
 from arcacct.database.access import require_own_schema
 from arcacct.database.connection import ACCOUNTING_SCHEMA, open_database, open_for_reading, uri
-from arcacct.database.durable import BACKUP, UNFINISHED, alone, killed, log_done, maintenance, refuse_maintenance
+from arcacct.database.durable import (
+    BACKUP,
+    CHECK,
+    UNFINISHED,
+    alone,
+    killed,
+    last_done,
+    log_done,
+    maintenance,
+    refuse_maintenance,
+)
 from arcacct.database.schema import (
     ACCOUNTING,
     PUBLISHING,
@@ -380,13 +390,74 @@ def shrink(here: Places, con: Connection) -> tuple[int, int]:
 
     Raises StoreError when the disk has no room for it, StoreBusy when somebody else writes.
     """
-    before = os.path.getsize(here.database)
-    room = shutil.disk_usage(here.directory).free
-    if room < 2 * before:
-        raise StoreError(
-            f"{here.directory}: {room / 1e6:,.0f} MB are free and {2 * before / 1e6:,.0f} MB are needed; free space"
-        )
+    before = _room_for(here.database)
     with alone(here.database, here.queue_lock, "optimize"), access.translating(here.database):
-        con.execute("VACUUM")
-        con.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+        _write_anew(con)
     return before, os.path.getsize(here.database)
+
+
+def _room_for(path: str) -> int:
+    """The size of a database in bytes; raises StoreError when the disk has no room to write it anew."""
+    size = os.path.getsize(path)
+    directory = os.path.dirname(path)
+    room = shutil.disk_usage(directory).free
+    if room < 2 * size:
+        raise StoreError(
+            f"{directory}: {room / 1e6:,.0f} MB are free and {2 * size / 1e6:,.0f} MB are needed; free space"
+        )
+    return size
+
+
+def _write_anew(con: Connection) -> None:
+    con.execute("VACUUM")
+    con.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+
+
+def rebuild_indexes(here: Places) -> Iterator[tuple[str, str]]:
+    """
+    Build the damaged indexes of both databases anew from the rows if the last check found damage; path and index.
+
+    Events are spooled meanwhile. Raises StoreError, also if rows are damaged, ConfigError for a database that is not
+    this control directory's.
+    """
+    access.refuse_unasked(here)
+    last = last_done(here).get(CHECK)
+    if last is None or last.is_well:
+        return
+    for path, kind in files(here):
+        with access.translating(path), closing(open_database(path, kind.schema)) as con:
+            found = {table: integrity.damage(con, table) for table in integrity.tables(con)}
+            damaged = [(name, table) for table, one in found.items() for name in one.indexes]
+            if rows := [table for table, one in found.items() if one.rows]:
+                raise StoreError(
+                    f"{path}: rows of {', '.join(rows)} are damaged; restore a backup: `arcacct db restore FILE`"
+                )
+            if not damaged:
+                continue
+            _room_for(path)
+            with alone(here.database, here.queue_lock, "optimize"):
+                for name, table in damaged:
+                    _rebuild(con, name, table)
+                # The damaged pages belong to nothing now.
+                _write_anew(con)
+            yield from ((path, name) for name, _table in damaged)
+
+
+def _rebuild(con: Connection, name: str, table: str) -> None:
+    """Let an index begin at an empty page and fill it: REINDEX alone would read the damaged pages."""
+    con.execute("BEGIN IMMEDIATE")
+    try:
+        con.execute(f'CREATE INDEX temporary_IDX ON "{table}" (1) WHERE 0')
+        con.execute("PRAGMA writable_schema = ON")
+        con.execute(
+            "UPDATE sqlite_schema SET rootpage = (SELECT rootpage FROM sqlite_schema WHERE name = 'temporary_IDX')"
+            " WHERE name = ?",
+            (name,),
+        )
+        con.execute("DELETE FROM sqlite_schema WHERE name = 'temporary_IDX'")
+        con.execute("PRAGMA writable_schema = RESET")
+        con.execute(f'REINDEX "{name}"')
+        con.execute("COMMIT")
+    finally:
+        if con.in_transaction:
+            con.execute("ROLLBACK")

@@ -500,7 +500,7 @@ def _care(found: Health, limits: Thresholds) -> Iterator[Check]:
     last = found.maintenance_log.get(durable.CHECK)
     if last is not None:
         text = f"last one {ago(found.now, last.at_s)}{'' if last.is_well else ' found damage'}"
-        advice = "" if last.is_well else "see `arcacct db check`, and `arcacct db restore FILE`"
+        advice = "" if last.is_well else "run `arcacct db check`, and then what it says"
         yield Check("check", OK if last.is_well else CRITICAL, text, advice)
     last = found.maintenance_log.get(durable.SNAPSHOT)
     if found.recorded is not None and last is not None:

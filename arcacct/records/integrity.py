@@ -14,10 +14,9 @@ from typing import NamedTuple
 from arcacct.config.paths import Places
 from arcacct.database import access, durable
 from arcacct.database import incarnation as database_incarnation
-from arcacct.database.connection import Connection, open_for_reading
+from arcacct.database.connection import Connection, DatabaseError, is_damage, open_for_reading
 from arcacct.database.integrity import pages, references, schema, tables, use_of_pages
 from arcacct.database.schema import ACCOUNTING, PUBLISHING, DatabaseKind, incarnation
-from arcacct.errors import StoreBusy, StoreError
 from arcacct.files.json_reader import parsed
 from arcacct.files.safe_open import private
 from arcacct.records import usage
@@ -92,7 +91,9 @@ def check(
                     questions += _questions(path, con, kind)
                     files.append(_file(path, con, kind))
                     if kind is ACCOUNTING:
-                        last_seq = database_incarnation.highest_seq(con)
+                        # What cannot be read is found by the questions.
+                        with suppress(DatabaseError):
+                            last_seq = database_incarnation.highest_seq(con)
                     else:
                         questions += [_Question(path, text, parts) for text, parts in audits(opened[0], con).items()]
         memory = _Memory(here, files, last_seq, anew=anew)
@@ -104,23 +105,23 @@ def check(
             for name, ask in question.parts.items():
                 if stopping():
                     memory.keep()
+                    if not is_well or problems:
+                        durable.log_done(here, durable.CHECK, is_well=False)
                     return
                 what = f"{question.database}: {question.text}: {name}"
                 earlier += what in memory.earlier
-                try:
-                    with access.translating(question.database):
-                        problems += memory.answer(what, ask)
-                except StoreBusy:
-                    raise
-                except StoreError:
-                    # The database is too damaged to answer a question.
-                    durable.log_done(here, durable.CHECK, is_well=False)
-                    raise
+                with access.translating(question.database):
+                    problems += memory.answer(what, ask)
                 done += 1
                 progress(done, parts)
             is_well = is_well and not problems
             yield Checked(
-                question.database, question.text, _few(problems), len(question.parts), earlier, memory.begun_s
+                question.database,
+                question.text,
+                _few(list(dict.fromkeys(problems))),
+                len(question.parts),
+                earlier,
+                memory.begun_s,
             )
         memory.forget()
         durable.log_done(here, durable.CHECK, is_well=is_well)
@@ -134,7 +135,9 @@ def _questions(path: str, con: Connection, kind: DatabaseKind) -> Iterator[_Ques
     yield _Question(path, "references between tables", {name: partial(references, con, name) for name in names})
     yield _Question(path, "schema, compared with a new database", {"": partial(schema, con, kind)})
     if kind is ACCOUNTING:
-        (highest,) = con.execute("SELECT ifnull(max(RecordID), 0) FROM AAR").fetchone()
+        highest = 0
+        with suppress(DatabaseError):
+            (highest,) = con.execute("SELECT ifnull(max(RecordID), 0) FROM AAR").fetchone()
         # The first and the last slice have no outer bound, so that they include rows below and above all records.
         bounds = ["", *range(_SLICE_RECORDS, highest, _SLICE_RECORDS), ""]
         slices = list(pairwise(bounds))
@@ -178,7 +181,13 @@ class _Memory:
                 self.begun_s, self.earlier = found["begun_s"], frozenset(found["sound"])
 
     def answer(self, what: str, ask: Ask) -> list[str]:
-        problems = [] if what in self.earlier else ask()
+        try:
+            problems = [] if what in self.earlier else ask()
+        except (DatabaseError, UnicodeDecodeError) as error:
+            if not is_damage(error):
+                raise
+            # What is damaged is known by now: the pages were asked first.
+            problems = [f"not answered: {error}"]
         if not problems:
             self._sound.append(what)
         return problems

@@ -8,6 +8,7 @@ import pty
 import signal
 import sqlite3
 import subprocess
+from collections.abc import Callable
 from contextlib import closing, suppress
 
 import conf_files
@@ -75,6 +76,87 @@ def test_check_says_what_it_asked(here, run) -> None:
     assert code == 74
     assert "log of finished records: wrong\n" in out
     assert "STORED000002" in err
+
+
+PAGE_BYTES = 4096
+
+
+def write_page_of(path: str, name: str, change: Callable[[bytes], bytes]) -> None:
+    """Change the first page of a table or an index in the file, with nothing in the WAL."""
+    with closing(sqlite3.connect(path)) as con:
+        con.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        (root,) = con.execute("SELECT rootpage FROM sqlite_schema WHERE name = ?", (name,)).fetchone()
+    with open(path, "r+b") as file:
+        file.seek((root - 1) * PAGE_BYTES)
+        page = change(file.read(PAGE_BYTES))
+        file.seek((root - 1) * PAGE_BYTES)
+        file.write(page)
+
+
+def rows(path: str) -> dict[str, list[tuple[object, ...]]]:
+    """What is in each table, read without indexes."""
+    with closing(sqlite3.connect(path)) as con:
+        names = [name for (name,) in con.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")]
+        tables = [name for name in names if not name.startswith("sqlite_stat")]
+        return {name: con.execute(f'SELECT * FROM "{name}" NOT INDEXED').fetchall() for name in tables}
+
+
+@pytest.mark.parametrize("page", [bytes(PAGE_BYTES), b"\xff" * PAGE_BYTES], ids=["zeros", "ones"])
+@pytest.mark.parametrize(
+    ("name", "table", "index"),
+    [
+        ("accounting.db", "AAR", "AAR_EndTime_IDX"),
+        ("accounting.db", "AAR", "sqlite_autoindex_AAR_1"),
+        ("accounting.db", "AAR", "Ours_IDX"),
+        ("accounting.db", "Status", "Status_Name_IDX"),
+        ("accounting.db", "DBConfig", "sqlite_autoindex_DBConfig_1"),
+        ("publishing.db", "Targets", "sqlite_autoindex_Targets_1"),
+        ("publishing.db", "Messages", "Messages_sending_IDX"),
+    ],
+)
+def test_a_damaged_index_is_named_and_built_anew_from_the_rows(here, run, name, table, index, page) -> None:
+    """The check says that no row is damaged, and which command repairs it; all questions are asked all the same."""
+    path = os.path.join(here.directory, name)
+    with closing(sqlite3.connect(here.database)) as con:
+        con.execute("CREATE INDEX Ours_IDX ON AAR (EndTime) WHERE UsedWalltime > 0")
+    before = rows(path)
+    write_page_of(path, index, lambda _page: page)
+
+    code, out, err = run("check")
+    assert (code, len(out.splitlines())) == (74, 14)
+    assert f"{path}: the rows of {table} are whole, and damaged are only indexes, {index}; run `arcacct db opt" in err
+    assert "`arcacct db check`" not in err
+
+    assert run("optimize") == (0, f"{path}: index {index} rebuilt\n{here.database}: optimized\n", "")
+    assert run("check")[::2] == (0, "")
+    assert rows(path) == before
+
+
+@pytest.mark.parametrize(
+    ("name", "table"), [("accounting.db", "AAR"), ("accounting.db", "FinishedLog"), ("publishing.db", "Targets")]
+)
+def test_damaged_rows_are_named_and_need_a_backup(here, run, name, table) -> None:
+    """No index is built anew from them."""
+    path = os.path.join(here.directory, name)
+    write_page_of(path, table, lambda _page: b"\xff" * PAGE_BYTES)
+
+    code, out, err = run("check")
+    assert (code, len(out.splitlines())) == (74, 14)
+    assert f"{path}: rows of {table} are damaged; restore a backup: `arcacct db restore FILE`" in err
+    code, out, err = run("optimize")
+    assert (code, out) == (74, "")
+    assert f"{path}: rows of {table} are damaged; restore a backup: `arcacct db restore FILE`" in err
+
+
+def test_a_row_and_an_entry_that_differ_need_a_backup(here, run) -> None:
+    """One of both is damaged, and nothing tells which."""
+    write_page_of(here.database, "sqlite_autoindex_AAR_1", lambda page: page.replace(b"STORED000002", b"STORED000009"))
+
+    code, _out, err = run("check")
+    assert code == 74
+    assert "a row of AAR and its entry in an index differ, and one of both is damaged; restore a backup" in err
+    assert run("optimize")[:2] == (0, f"{here.database}: optimized\n")
+    assert run("check")[0] == 74
 
 
 def test_a_check_says_what_is_of_before(here, run) -> None:
