@@ -101,7 +101,7 @@ def verify(
     """
     if exported is not None and not portal:
         raise UsageError("--exported is the time of the --portal files: it needs --portal")
-    asked: list[tuple[BatchSystem, str, partial[Iterator[Figures]]]] = []
+    asked: list[tuple[BatchSystem, str, partial[Iterator[Figures]], SourceType[Any] | None]] = []
     for text in lrms:
         kind, has_path, path = text.partition(":")
         figures: partial[Iterator[Figures]] | None = None
@@ -120,7 +120,7 @@ def verify(
             wanted = f"write {SLURM.name}, {HTCONDOR.name}, or one of {files}, or NAME:FILE of an installed source"
             raise UsageError(f"--lrms {text}: {wanted}")
         system = BATCH_SYSTEMS[kind] if source is None else source.system
-        asked.append((system, f"{kind} {path or (sacct if kind == SLURM.name else condor_history)}", figures))
+        asked.append((system, f"{kind} {path or (sacct if kind == SLURM.name else condor_history)}", figures, source))
     settings = settings_of(ctx)
     groups: dict[str, list[Group]] = {}
     with (
@@ -130,9 +130,10 @@ def verify(
         closing(access.read_publishing(settings.places)) as ledger,
         closing(compare(settings, ours, ledger, month, portal, exported)) as report,
     ):
-        for system, name, figures in asked:
-            start, end = month_bounds(*month)
-            compared = lrms_month(name, figures(start - DAY_S, end + DAY_S), ours, system, month)
+        start, end = month_bounds(*month)
+        for system, name, figures, source in asked:
+            parts = {} if source is None else {"parts": source.parts(ours)}
+            compared = lrms_month(name, figures(start - DAY_S, end + DAY_S, **parts), ours, system, month)
             report.add(compared.source, ((one.job_id, one.text) for one in compared.differences))
             groups[name] = compared.groups
         _show(report, groups, form, len(report.differences) if everything else _SHOWN)

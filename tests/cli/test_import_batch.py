@@ -104,3 +104,14 @@ def _until(is_done) -> None:
             return
         time.sleep(0.1)
     raise AssertionError("it never came")
+
+
+def test_verify_takes_phases_of_an_earlier_log_from_the_database(conf, tmp_path) -> None:
+    phases = LOGS["pbs"].parent / "cases" / "p15.acc"
+    assert arcacct("--config", conf, "import", "pbs", phases).returncode == 0
+    today = tmp_path / "20261102"
+    today.write_bytes(phases.read_bytes().splitlines(keepends=True)[-1])
+
+    done = arcacct("--config", conf, "verify", "2026-11", "--lrms", f"pbs:{today}")
+    assert "core seconds" not in done.stdout
+    assert [line.split()[-3] for line in done.stdout.splitlines() if line.startswith(f"pbs {today}")][:1] == ["yes"]

@@ -213,6 +213,12 @@ class LogSource(SourceType[BatchRun]):
         """Whether only phases of the run are known."""
         return not run.state
 
+    def parts(self, con: Connection) -> Iterator[BatchRun]:
+        """Yield the phases of stored runs."""
+        for run in self.table.where(con, "Phases <> ''"):
+            last, *_ = max(_phases(run))
+            yield BatchRun(*run[:5], last, run.local_id, "", is_final=0, phases=run.phases)
+
     def is_final(self, run: BatchRun) -> bool:
         """Whether the batch system does not say that another run follows."""
         return bool(run.is_final)

@@ -221,6 +221,11 @@ class RunTable(Generic[RunT]):
         )
         return [KeptRun(row[0], row[1], self.read(row[2:])) for row in rows]
 
+    def where(self, con: Connection, condition: str) -> Iterator[RunT]:
+        """Yield the stored runs that meet an SQL condition."""
+        rows = con.execute(f"SELECT {self._columns} FROM {self._name} WHERE {self._only}{condition}")
+        return map(self.read, rows)
+
     def next_no(self, con: Connection) -> int:
         """Return the number of the next new run; valid during the transaction."""
         return int(con.execute(f"SELECT ifnull(max({self._no}), 0) + 1 FROM {self._name}").fetchone()[0])
@@ -337,6 +342,10 @@ class SourceType(Generic[RunT]):
     def is_part(self, run: RunT) -> bool:  # noqa: ARG002  some are
         """Whether this is only a part of a run, whose end is not known."""
         return False
+
+    def parts(self, con: Connection) -> Iterable[RunT]:  # noqa: ARG002  most have none
+        """Return what imports read of runs in parts, without what they read of the ends (`is_part`)."""
+        return ()
 
     def is_final(self, run: RunT) -> bool:  # noqa: ARG002  some are not
         """Whether the batch system does not say that another run follows."""
@@ -756,16 +765,20 @@ def _reject(name: str, start: int, one: ParsedRun) -> Reject:
 # The runs of a batch system in a time span, to be compared with the records.
 
 
-def figures_of_file(source: SourceType[RunT], path: str, form: Any, start: int, end: int) -> Iterator[Figures]:
+def figures_of_file(
+    source: SourceType[RunT], path: str, form: Any, start: int, end: int, parts: Iterable[RunT] = ()
+) -> Iterator[Figures]:
     """
     Yield the runs of a file that ended at or after ``start`` and before ``end``, UTC seconds.
+
+    ``parts``: what other logs have of runs (`SourceType.parts`): a log may begin in the middle of one.
 
     Raises InputError when the file cannot be read. Raises it after the last run when some entries are unusable, since
     the comparison would be incomplete.
     """
     with Reader(path) as reader:
         try:
-            yield from _figures(source, [(reader.chunks(), form)], start, end)
+            yield from _figures(source, [(reader.chunks(), form)], start, end, parts)
         except InputError as error:
             raise InputError(f"{path}: {error}") from error
         if reader.complaint:
@@ -781,18 +794,26 @@ def figures_of_command(
 
 
 def _figures(
-    source: SourceType[RunT], outputs: Iterable[tuple[Iterable[bytes], Any]], start: int, end: int
+    source: SourceType[RunT],
+    outputs: Iterable[tuple[Iterable[bytes], Any]],
+    start: int,
+    end: int,
+    told_before: Iterable[RunT] = (),
 ) -> Iterator[Figures]:
-    seen: set[tuple[Any, ...]] = set()
-    parts: dict[tuple[Any, ...], RunT] = {}
-    bad = 0
     table = source.table
+
+    def key_of(run: RunT) -> tuple[Any, ...]:
+        return table.place_of(run), *table.number_of(run), table.once(run)
+
+    seen: set[tuple[Any, ...]] = set()
+    parts = {key_of(run): run for run in told_before}
+    bad = 0
     for chunks, form in outputs:
         for one in (told.what for told in source.read(chunks, form)):
             if isinstance(one, Fault):
                 bad += 1
             elif isinstance(one, source.run_type):
-                key = (table.place_of(one), *table.number_of(one), table.once(one))
+                key = key_of(one)
                 if key in parts:
                     one = parts[key] = source.joined(parts[key], one)  # noqa: PLW2901  with its phases
                 if source.is_part(one):

@@ -387,7 +387,9 @@ def core_hours(host: BatchHost) -> float:
 
 def differences(host: BatchHost, *logs: pathlib.Path) -> list[str]:
     """What `verify --lrms` finds in November 2026."""
-    found = itertools.chain.from_iterable(figures_of_file(SOURCE, str(log), LogForm(), 0, 2**34) for log in logs)
+    found = itertools.chain.from_iterable(
+        figures_of_file(SOURCE, str(log), LogForm(), 0, 2**34, SOURCE.parts(host.con)) for log in logs
+    )
     return [one.text for one in lrms_month("pbs", found, host.con, SOURCE.system, (2026, 11)).differences]
 
 
@@ -465,6 +467,18 @@ def test_nodes_that_are_released_early_count_until_then(host) -> None:
     assert host.rows("SELECT wall_s, core_s FROM v1_batch_runs") == [(3600, 33600)]
     assert core_hours(host) == round(33600 / 3600, 3)
     assert differences(host, CASES / "p15.acc") == []
+
+
+def test_phases_in_the_log_of_the_day_before_are_no_difference(host, tmp_path) -> None:
+    """They were imported. What the log of the day itself says is compared: another end is one."""
+    host.take(CASES / "p15.acc")
+    today = tmp_path / "20261102"
+    *_, last = (CASES / "p15.acc").read_bytes().splitlines(keepends=True)
+    today.write_bytes(last)
+
+    assert differences(host, today) == []
+    today.write_bytes(last.replace(b"walltime=01:00:00", b"walltime=01:00:10"))
+    assert differences(host, today) == ["core seconds 33760 s, in the database 33600 s"]
 
 
 @pytest.mark.parametrize("order", list(itertools.permutations(range(4))))
