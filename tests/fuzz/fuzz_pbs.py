@@ -1,11 +1,12 @@
 """
 Records of PBS by the grammar of each writer, with hostile texts wherever a user can set one.
 
-Each value is right, or the record is rejected.
+Each value is right, or the record is rejected. So are the core seconds of runs whose nodes OpenPBS releases early.
 """
 
 from __future__ import annotations
 
+import functools
 import json
 import pathlib
 import random
@@ -43,8 +44,8 @@ def _quoted(text: str) -> str:
     return f"{mark}{text}{mark}"
 
 
-def _line(chance: random.Random, writer: str) -> tuple[str, dict[str, object]]:
-    """A record, and the right values."""
+def _keys(chance: random.Random, writer: str) -> tuple[list[str], dict[str, object]]:
+    """The keys of a record in their order, and the right values."""
     is_pbs = writer == "openpbs"
     cores, wall, wait = chance.randint(1, 8), chance.randint(1, 9000), chance.randint(0, 99)
     start, end = BEGIN + wait, BEGIN + wait + wall
@@ -110,13 +111,40 @@ def _line(chance: random.Random, writer: str) -> tuple[str, dict[str, object]]:
         "project": project,
         "exit_status": 0,
     }
-    return " ".join(keys), right
+    return keys, right
+
+
+def _resized(chance: random.Random) -> tuple[list[tuple[str, str]], int]:
+    """Records u, c, e and E of a run that releases nodes, with their letters; and its core seconds."""
+    keys, right = _keys(chance, "openpbs")
+    cores, start, end = (int(str(right[name])) for name in ("cores", "start_time", "end_time"))
+    ends = [*sorted({chance.randint(start + 1, end) for _ in range(chance.randint(1, 3))} - {end}), end]
+    is_since_start = chance.random() < 0.3
+    lines, core_s, since = list[tuple[str, str]](), 0, start
+    for until in ends:
+        changed = {
+            "end=": f"{until}",
+            "exec_host=": f"n1/0*{cores}",
+            "exec_vnode=": f"(n1:ncpus={cores})",
+            "Resource_List.ncpus=": f"{cores}",
+            "resources_used.ncpus=": f"{cores}",
+            "resources_used.walltime=": f"{until - (start if is_since_start else since)}",
+        }
+        phase = " ".join(
+            next((f"{name}{text}" for name, text in changed.items() if one.startswith(name)), one) for one in keys
+        )
+        lines += [("e" if until == end else "u", phase), *([] if until == end else [("c", phase)])]
+        core_s += (until - since) * cores
+        since, cores = until, chance.randint(1, cores)
+    return [*lines, ("E", " ".join(keys))], core_s
 
 
 def made(chance: random.Random) -> dict[str, bytes]:
-    """A line of each writer."""
-    lines = [(writer, *_line(chance, writer)) for writer in _WRITERS]
-    return {"lines": json.dumps(lines).encode()}
+    """A line of each writer, and the lines of a run whose cores change, in any order."""
+    lines = [(writer, " ".join(keys), right) for writer in _WRITERS for keys, right in [_keys(chance, writer)]]
+    phases, core_s = _resized(chance)
+    chance.shuffle(phases)
+    return {"lines": json.dumps(lines).encode(), "phases": json.dumps([phases, core_s]).encode()}
 
 
 def tried(files: dict[str, bytes], work: pathlib.Path) -> None:
@@ -132,3 +160,12 @@ def tried(files: dict[str, bytes], work: pathlib.Path) -> None:
         if wrong.get("gpus", 0) is None and any(key.startswith("Resource_List.") for key in one.unusable):
             del wrong["gpus"]
         assert not wrong, (writer, wrong, line)
+    lines, core_s = json.loads(files["phases"])
+    content = "".join(f"11/02/2026 10:00:00;{kind};1.srv;{line}\n" for kind, line in lines).encode()
+    reports = [one.what for one in SOURCE.read([content], LogForm())]
+    if not any(isinstance(one, Fault) for one in reports):
+        runs = [one for one in reports if isinstance(one, BatchRun)]
+        run = functools.reduce(SOURCE.joined, runs)
+        assert len({(one.start_time, one.number) for one in runs}) == 1, lines
+        told = run.wall_s * run.cores if run.core_s is None and run.wall_s and run.cores else run.core_s
+        assert told == core_s, (told, core_s, lines)
