@@ -23,7 +23,7 @@ from arcacct.export.dataset import NAMES, TABLES, Partition, key_name
 from arcacct.fleet import engine
 from arcacct.fleet.dataset import dataset
 from arcacct.fleet.engine import ENGINES, answered
-from arcacct.fleet.usage import FLEET_NEEDS, FleetSelection, concerned, usage
+from arcacct.fleet.usage import FLEET_NEEDS, FleetSelection, concerned, tables_of, usage
 from arcacct.queries.questions import Selection
 from arcacct.queries.usage import Conversion
 from arcacct.wording import count_of
@@ -164,8 +164,9 @@ def fleet() -> None:
     Query many CEs at once, from the files of `arcacct export`.
 
     Each DIR is a dataset of one or more CEs, a directory or a URL such as s3://bucket/path. Only files named in
-    manifests are read. A file that is damaged or differs from the schema of the dataset is named on stderr and skipped;
-    the rest is answered, and the exit code is 65.
+    manifests are read, each after a comparison of all its bytes with the SHA-256 in its manifest. A partition whose
+    manifest or file is damaged, or differs from the schema of the dataset, is named on stderr and skipped; the rest is
+    answered, and the exit code is 65.
     """
 
 
@@ -231,6 +232,7 @@ def stats(
                 order=order,
                 conversion=given.conversion,
             ),
+            tables_of(chosen, measured=given.measured),
             given.master,
         )
     if not table.rows and any(isinstance(asked, tuple) and asked for asked in (*chosen, *which)):
@@ -268,15 +270,16 @@ for param in map(copy, of_one_ce.params):
     epilog=examples("arcacct fleet verify /srv/accounting", "arcacct fleet verify --deep /srv/site-a /srv/site-b")
 )
 @_directories
-@click.option("--deep", is_flag=True, help="Read every byte and every value, and compare the digest with the manifest.")
+@click.option("--deep", is_flag=True, help="Read every value, too.")
 @format_option(TOLD, "an object with partitions, files, jobs, problems and notes")
 def verify(directories: tuple[str, ...], deep: bool, form: str) -> int:
     """
     Compare every manifest with its files, and the CEs with each other.
 
-    For each file: size, rows, range of end times, columns and their types; with --deep also its digest and every value.
-    Reports partitions that are half written, of another version, exported twice, or of two databases under one name.
-    Missing months, and jobs of two CEs of a site with one key at APEL, are listed, but are not errors.
+    For each file: size, digest, rows, columns and their types; with --deep also every value. Run it before another
+    program reads the files: DuckDB, pyarrow, ClickHouse and others read a damaged value as if it were right. Reports
+    partitions that are half written, of another version, exported twice, or of two databases under one name. Missing
+    months, and jobs of two CEs of a site with one key at APEL, are listed, but are not errors.
     """
     with at_work("checking"):
         checked = engine.check(dataset(directories), deep=deep)

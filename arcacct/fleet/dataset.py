@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from types import MappingProxyType
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any, NamedTuple
 
 from arcacct.errors import InputError, StoreError
@@ -76,19 +77,46 @@ class Footer(NamedTuple):
     """That its rows may have, uncompressed."""
 
 
-class Dataset(NamedTuple):
+@dataclass(frozen=True)
+class Dataset:
     """What can be asked, and what is wrong with the rest."""
 
-    partitions: tuple[Exported, ...]
-    """One for each CE and month."""
-    problems: tuple[str, ...]
-    footers: Mapping[str, Footer] = MappingProxyType({})
-    """By file (`Exported.file`), of those whose footers were read: see `arcacct.fleet.engine.judged`."""
+    candidates: tuple[Exported, ...]
+    """All that nothing wrong is known of yet; of one CE and month there may be several."""
+    wrong: tuple[str, ...] = ()
+    """What is wrong with the others."""
+    is_asked: Callable[[Exported], bool] = lambda _one: True
+    footers: Mapping[str, Footer] = field(default_factory=dict)
+    """By file (`Exported.file`), of those that were checked: see `arcacct.fleet.engine.judged`."""
+
+    @cached_property
+    def partitions(self) -> tuple[Exported, ...]:
+        """One for each CE and month that is asked for."""
+        kept, _doubles = self._one_of_each
+        return tuple(sorted(filter(self.is_asked, kept), key=lambda one: one.path))
+
+    @property
+    def problems(self) -> tuple[str, ...]:
+        """Of all, one line each."""
+        kept, doubles = self._one_of_each
+        return (*self.wrong, *doubles, *_lives(kept))
+
+    @cached_property
+    def _one_of_each(self) -> tuple[list[Exported], list[str]]:
+        return _one_of_each(self.candidates)
 
     def without(self, bad: Mapping[str, str]) -> Dataset:
-        """The same where these manifests cannot be used: by path, with the reason of each."""
-        kept = tuple(one for one in self.partitions if one.path not in bad)
-        return self._replace(partitions=kept, problems=(*self.problems, *bad.values()))
+        """
+        The same where these manifests cannot be used: by path, with the reason of each.
+
+        What one of them was read instead of is read again: a bad one decides about nothing.
+        """
+        kept = tuple(one for one in self.candidates if one.path not in bad)
+        return replace(self, candidates=kept, wrong=(*self.wrong, *bad.values()))
+
+    def only(self, some: Iterable[Exported]) -> Dataset:
+        """Some of its partitions, and nothing wrong."""
+        return Dataset(tuple(some), footers=self.footers)
 
     def files(self, table: str) -> dict[str, Exported]:
         """The files of a table that have rows, in the order of their paths."""
@@ -121,8 +149,7 @@ def dataset(directories: Sequence[str]) -> Dataset:
                 except (InputError, StoreError) as wrong:
                     problems.append(f"{wrong}")
         problems += _unnamed(store, parts, known)
-    kept, doubles = _one_of_each(found)
-    return Dataset(tuple(sorted(kept, key=lambda one: one.path)), (*problems, *doubles, *_lives(kept)))
+    return Dataset(tuple(found), tuple(problems))
 
 
 def last_month(directories: Sequence[str]) -> tuple[int, int]:

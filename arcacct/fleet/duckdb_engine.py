@@ -51,9 +51,9 @@ class Duck:
     def __init__(
         self,
         found: Dataset,
+        tables: Sequence[str] = TABLES,
         _master: str | None = None,
         *,
-        tables: Sequence[str] = TABLES,
         memory_mib: int = MEMORY_MIB,
         threads: int | None = None,
         at_once: int = 1000,
@@ -149,7 +149,7 @@ class Duck:
 def every_value(found: Dataset, tables: Sequence[str]) -> Duck:
     """For reading tables of a partition: with little memory, since each file is read from its beginning to its end."""
     # A row may have megabytes of text.
-    return Duck(found, tables=tables, memory_mib=512, threads=1, at_once=64)
+    return Duck(found, tables, memory_mib=512, threads=1, at_once=64)
 
 
 @contextmanager
@@ -267,10 +267,12 @@ def query_dataset(
     InputError when it takes more than ``limits``.
     """
     _require_reading(sql)
+    # What names none asks which there are.
+    tables = [table for table in TABLES if table in sql.lower()] or TABLES
 
     def ask(some: Dataset) -> _Answer:
         with watched():
-            return _run(some, sql, limits)
+            return _run(some, tables, sql, limits)
 
     def try_alone(some: Dataset) -> None:
         try:
@@ -278,8 +280,8 @@ def query_dataset(
         except _Doubtful as doubt:
             raise EngineFailed(str(doubt)) from doubt
 
-    found = judged(found)
     while True:
+        found = judged(found, tables)
         try:
             answer = ask(found)
             return Result(answer.columns, answer.rows()), found
@@ -304,9 +306,9 @@ class _Answer(NamedTuple):
                 yield from marshal.loads(self.kept.read(int.from_bytes(length, "big")))  # noqa: S302
 
 
-def _run(found: Dataset, sql: str, limits: QueryLimits) -> _Answer:
+def _run(found: Dataset, tables: Sequence[str], sql: str, limits: QueryLimits) -> _Answer:
     """The answer. Raises EngineFailed when a file is to blame, _Doubtful when one may be."""
-    engine = Duck(found, memory_mib=limits.memory_mib)
+    engine = Duck(found, tables, memory_mib=limits.memory_mib)
     is_over = threading.Event()
 
     def end() -> None:

@@ -5,19 +5,19 @@ files are checked.
 
 from __future__ import annotations
 
-import hashlib
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
+from dataclasses import replace
 from importlib import import_module
 from itertools import pairwise
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 from arcacct.errors import InputError, UsageError, install_extra
-from arcacct.export.dataset import KEYS, TEXT_BYTES, columns
+from arcacct.export.dataset import KEYS, TABLES, TEXT_BYTES, columns
 from arcacct.export.storage import LocalStore
 from arcacct.files.directories import resource
-from arcacct.fleet.dataset import Dataset, Exported, Footer, Unsound, first_line
+from arcacct.fleet.dataset import Dataset, Exported, Unsound, first_line
 from arcacct.wording import count_of
 
 # Which files of exported datasets are read, and what is wrong with the others.
@@ -26,7 +26,6 @@ from arcacct.wording import count_of
 # Files of a dataset against the schema of the dataset, and against what their manifests say of them.
 
 
-_PIECE = 2**20
 _REQUESTS = 8
 """To an object store at once."""
 _Result = TypeVar("_Result")
@@ -45,12 +44,9 @@ class Checked(NamedTuple):
 
 
 def check(found: Dataset, *, deep: bool) -> Checked:
-    """All files by their footers, with ``deep`` every byte too; and what the CEs lack. Raises UsageError."""
-    sound = judged(found, empty=True)
-    impossible: tuple[str, ...] = ()
-    if deep:
-        sound = sound.without(damaged(sound))
-        impossible = tuple(_impossible_in(sound))
+    """All files by digest and footer, with ``deep`` every value too; and what the CEs lack. Raises UsageError."""
+    sound = judged(found, empty=True, deep=deep)
+    impossible = tuple(_impossible_in(sound)) if deep else ()
     return Checked(
         len(found.partitions),
         sum(len(one.manifest.tables) for one in found.partitions),
@@ -60,35 +56,38 @@ def check(found: Dataset, *, deep: bool) -> Checked:
     )
 
 
-def judged(found: Dataset, *, empty: bool = False) -> Dataset:
+def judged(found: Dataset, tables: Collection[str] = TABLES, *, empty: bool = False, deep: bool = False) -> Dataset:
     """
-    The same without partitions with a file that differs from the schema or its manifest, by the footers.
+    The same without partitions with a file of these tables that differs from the schema or its manifest.
 
-    ``empty``: also files without rows, which are never read. Raises UsageError without pyarrow.
+    Each file is read whole, for its digest, before anything rests on it. ``empty``: also files without rows, which no
+    question reads. ``deep``: every value is read, too. Raises UsageError without pyarrow.
     """
     try:
         from arcacct.fleet.footers import Footers  # noqa: PLC0415  the package of an extra
     except ModuleNotFoundError as error:
         raise UsageError(f"files are checked by the package pyarrow: {install_extra('parquet')}") from error
     footers = Footers()
+    known = dict(found.footers)
 
-    def of(one: Exported) -> tuple[dict[str, Footer], str | None]:
-        known: dict[str, Footer] = {}
-        for table, part in one.manifest.tables.items():
-            if part.rows or empty:
+    def of(one: Exported) -> str | None:
+        for table in tables:
+            if (one.manifest.tables[table].rows or empty) and one.file(table) not in known:
                 try:
                     known[one.file(table)] = footers.of(one, table)
                 except Exception as error:  # noqa: BLE001  pyarrow raises many kinds for what is no sound file
-                    return {}, _complaint(one, table, error)
-        return known, None
+                    return _complaint(one, table, error)
+        return None
 
-    by_file: dict[str, Footer] = {}
-    bad = {}
-    for one, (known, wrong) in zip(found.partitions, _each(of, found.partitions), strict=True):
-        by_file |= known
-        if wrong is not None:
-            bad[one.path] = wrong
-    return found.without(bad)._replace(footers=by_file)
+    seen: set[str] = set()
+    # In the place of a bad one there may be another of the same CE and month.
+    while new := [one for one in found.partitions if one.path not in seen]:
+        seen.update(one.path for one in new)
+        bad = {one.path: wrong for one, wrong in zip(new, _each(of, new), strict=True) if wrong is not None}
+        found = replace(found.without(bad), footers=known)
+        if deep:
+            found = found.without(damaged(found.only(one for one in new if one.path not in bad)))
+    return found
 
 
 def _each(of: Callable[[Exported], _Result], partitions: Sequence[Exported]) -> Iterable[_Result]:
@@ -103,9 +102,9 @@ def _each(of: Callable[[Exported], _Result], partitions: Sequence[Exported]) -> 
 
 def damaged(found: Dataset, *, within_s: float | None = None) -> dict[str, str]:
     """
-    By manifest the reason for each partition that has a damaged file: every byte and every value of all is read.
+    By manifest the reason for each partition with a value that cannot be read: all are, of the files that were judged.
 
-    ``found``: with its footers read, by `judged`. ``within_s``: those that there is time for.
+    ``found``: what `judged` left. ``within_s``: those that there is time for.
     """
     bad = {}
     until_s = None if within_s is None else time.monotonic() + within_s
@@ -114,8 +113,7 @@ def damaged(found: Dataset, *, within_s: float | None = None) -> dict[str, str]:
             break
         for table, part in one.manifest.tables.items():
             try:
-                _check_bytes(one, table)
-                if part.rows:
+                if part.rows and one.file(table) in found.footers:
                     _check_values(found, one, table)
             except Exception as error:  # noqa: BLE001  engines raise many kinds for what is no sound file
                 bad[one.path] = _complaint(one, table, error)
@@ -131,15 +129,6 @@ def _complaint(one: Exported, table: str, error: Exception) -> str:
     )
 
 
-def _check_bytes(one: Exported, table: str) -> None:
-    digest = hashlib.sha256()
-    with one.open(table) as file:
-        while piece := file.read(_PIECE):
-            digest.update(piece)
-    if digest.hexdigest() != one.manifest.tables[table].sha256:
-        raise Unsound("has other content than was exported (sha256)")
-
-
 def _check_values(found: Dataset, one: Exported, table: str) -> None:
     """Read every value, as a question would. Raises Unsound for texts that are too long, and EngineFailed."""
     from arcacct.fleet.duckdb_engine import every_value  # noqa: PLC0415  the package of an extra
@@ -149,7 +138,7 @@ def _check_values(found: Dataset, one: Exported, table: str) -> None:
     texts = [name for name, kind in kinds.items() if kind == "string"]
     numbers = [f"sum({name})" for name in kinds if name not in texts]
     lengths = [f"{what}(strlen({name}))" for what in ("max", "sum") for name in texts]
-    with closing(every_value(found._replace(partitions=(one,)), [table])) as engine:
+    with closing(every_value(found.only([one]), [table])) as engine:
         # Events and attributes repeat the number of their job.
         which = "DISTINCT record_id" if table == "jobs" else "record_id"
         ((known, *told),) = engine.rows(f"SELECT count({which}), {', '.join(lengths + numbers)} FROM {table}", {})
@@ -171,7 +160,7 @@ def _impossible_in(found: Dataset) -> Iterator[str]:
 
     for one in found.partitions:
         if one.jobs.rows:
-            alone = found._replace(partitions=(one,))
+            alone = found.only([one])
             with closing(every_value(alone, ["jobs"])) as engine:
                 yield from _impossible(engine, alone)
 
@@ -188,7 +177,7 @@ def _twins(found: Dataset) -> Iterator[str]:
         if len(known) == 1:
             continue
         try:
-            with closing(every_value(found._replace(partitions=tuple(known)), ["jobs"])) as engine:
+            with closing(every_value(found.only(known), ["jobs"])) as engine:
                 rows = [*engine.rows(_SAME_KEY, {})]
         except EngineFailed as error:
             yield f"{site}, {year}-{month:02d}: the CEs could not be compared: {error}"
@@ -227,6 +216,11 @@ def _notes(partitions: Iterable[Exported]) -> Iterator[str]:
         names = {one.manifest.names for one in known}
         if len(names) > 1:
             yield f"{site}, {ce}: names are {' and '.join(sorted(names))}: a user counts under each"
+        if older := sum(not one.manifest.has_digest for one in known):
+            yield (
+                f"{site}, {ce}: {count_of(older, 'manifest')} without a digest of its own, of an older version: the"
+                " next export of that CE adds it"
+            )
 
 
 # An engine over the files of a dataset, with one table for each kind of file and the views of schema/fleet.
@@ -262,32 +256,36 @@ def script(name: str) -> str:
         return file.read()
 
 
-def opened(name: str, found: Dataset, master: str | None = None) -> Engine:
+def opened(name: str, found: Dataset, tables: Sequence[str] = TABLES, master: str | None = None) -> Engine:
     """An engine over a dataset. Raises UsageError where it is not installed, EngineFailed where it cannot read."""
     module, kind, extra = ENGINES[name]
     try:
-        make: Callable[[Dataset, str | None], Engine] = getattr(import_module(module), kind)
+        make: Callable[[Dataset, Sequence[str], str | None], Engine] = getattr(import_module(module), kind)
     except ModuleNotFoundError as error:
         raise UsageError(f"--engine {name} needs the package {error.name}: {install_extra(extra)}") from error
-    return make(found, master)
+    return make(found, tables, master)
 
 
 def answered(
-    name: str, found: Dataset, ask: Callable[[Engine], Answer], master: str | None = None
+    name: str,
+    found: Dataset,
+    ask: Callable[[Engine], Answer],
+    tables: Sequence[str] = TABLES,
+    master: str | None = None,
 ) -> tuple[Answer, Dataset]:
     """
-    An answer from all that can be read, and what that is, with what is wrong with the rest.
+    An answer from all that can be read of these tables, and what that is, with what is wrong with the rest.
 
     Jobs with values that no job can have are among the problems, too: the figures leave them out. Raises InputError
     when the engine fails and no file is to blame.
     """
 
     def tried(some: Dataset) -> tuple[Answer, Dataset]:
-        with closing(opened(name, some, master)) as engine:
-            return ask(engine), some._replace(problems=(*some.problems, *_impossible(engine, some)))
+        with closing(opened(name, some, tables, master)) as engine:
+            return ask(engine), replace(some, wrong=(*some.wrong, *_impossible(engine, some)))
 
-    found = judged(found)
     while True:
+        found = judged(found, tables)
         try:
             return tried(found)
         except EngineFailed as error:
@@ -312,7 +310,7 @@ def left_out(name: str, found: Dataset, error: EngineFailed, ask: Callable[[Data
     Raises InputError when no partition is to blame.
     """
     suspects = _failing(found, error, ask)
-    bad = damaged(found._replace(partitions=tuple(one for one, _why in suspects)))
+    bad = damaged(found.only(one for one, _why in suspects))
     if not bad and len(suspects) < len(found.partitions):
         bad = {
             one.path: f"{one.path}: {name} cannot read {one.partition}, which is left out: {why}"
@@ -334,7 +332,7 @@ def _failing(
         return [(one, error) for one in found.partitions]
     failing = []
     for some in (found.partitions[:half], found.partitions[half:]):
-        part = found._replace(partitions=some)
+        part = found.only(some)
         try:
             ask(part)
         except EngineFailed as why:

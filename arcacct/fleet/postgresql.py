@@ -15,7 +15,7 @@ from arcacct.export.dataset import KEYS, Partition, columns
 from arcacct.files.directories import resource
 from arcacct.fleet.dataset import Dataset, Exported
 from arcacct.fleet.duckdb_engine import Duck, every_value
-from arcacct.fleet.engine import EngineFailed, damaged, judged
+from arcacct.fleet.engine import EngineFailed, judged
 
 _TYPES = {"string": "text", "int64": "int8", "double": "float8"}
 _KNOWN = "SELECT site, year, month::integer, ce, written_s, finished_log_seq, digest FROM arcacct.partitions"
@@ -44,9 +44,10 @@ def load(found: Dataset, tables: Sequence[str], advanced: Callable[[int, int], o
     with _connected() as con:
         known = _known(con)
         taken = jobs = unchanged = older = 0
-        problems = [*found.problems]
-        for number, one in enumerate(found.partitions):
-            advanced(number, len(found.partitions))
+        problems: list[str] = []
+        todo = [*found.partitions]
+        for number, one in enumerate(todo):
+            advanced(number, len(todo))
             digest, revision = _digest(one, tables), (one.manifest.written_s, one.manifest.finished_log_seq)
             there = known.get(one.partition)
             if there == (*revision, digest):
@@ -54,12 +55,14 @@ def load(found: Dataset, tables: Sequence[str], advanced: Callable[[int, int], o
             elif there is not None and there[:2] > revision:
                 older += 1
             else:
-                sound = judged(Dataset((one,), ()))
-                sound = sound.without(damaged(sound))
-                problems += sound.problems
+                sound = judged(found.only([one]), tables, deep=True)
+                if not sound.partitions:
+                    found = found.without({one.path: sound.wrong[0]})
+                    # In the place of a bad one there may be another of the same CE and month.
+                    known_paths = {other.path for other in todo}
+                    todo += [other for other in found.partitions if other.path not in known_paths]
+                    continue
                 try:
-                    if not sound.partitions:
-                        continue
                     if _taken(con, sound, tables, digest):
                         taken += 1
                         jobs += one.jobs.rows
@@ -71,7 +74,7 @@ def load(found: Dataset, tables: Sequence[str], advanced: Callable[[int, int], o
                     if con.broken:
                         raise
                     problems.append(f"{one.path}: PostgreSQL did not take {one.partition}: {_said(error)}")
-    return Loaded(taken, jobs, unchanged, older, tuple(problems))
+    return Loaded(taken, jobs, unchanged, older, (*found.problems, *problems))
 
 
 @contextmanager

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import reduce
 from typing import Any
 
@@ -26,7 +26,7 @@ _FAILURES = (PySparkException, Py4JError)
 class Spark:
     """An open dataset. Raises UsageError where Spark cannot start, EngineFailed for files that it cannot read."""
 
-    def __init__(self, found: Dataset, master: str | None = None) -> None:
+    def __init__(self, found: Dataset, tables: Sequence[str] = TABLES, master: str | None = None) -> None:
         away = next((one.store.shown for one in found.partitions if not isinstance(one.store, LocalStore)), None)
         if away is not None:
             raise UsageError(f"{away}: Spark reads directories that its workers have, too; ask this by DuckDB")
@@ -57,7 +57,7 @@ class Spark:
                 " master that can be reached"
             ) from error
         try:
-            for table in TABLES:
+            for table in tables:
                 self._table(found, table).createOrReplaceTempView(table)
             for view in VIEWS:
                 self.session.sql(script(view)).createOrReplaceTempView(view)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
-from arcacct.fleet.dataset import Dataset
+from arcacct.fleet.dataset import Dataset, Exported
 from arcacct.fleet.engine import Engine, EngineFailed, script
 from arcacct.queries.questions import (
     WAIT_CLASSES,
@@ -53,20 +54,24 @@ class FleetSelection(NamedTuple):
 
 
 def concerned(found: Dataset, selection: Selection, which: FleetSelection) -> Dataset:
-    """Only the partitions in which jobs of the selection can be: the others' files are not opened."""
+    """Only the months in which jobs of the selection can have ended: the others' files are not opened."""
     # Both included.
     first_s = max(selection.from_s or 0, (selection.after_s or -1) + 1)
     last_s = min(selection.until_s or LAST_SECOND, (selection.before_s or LAST_SECOND + 1) - 1)
-    kept = []
-    for one in found.partitions:
-        jobs, of = one.jobs, one.partition
+
+    def is_asked(one: Exported) -> bool:
+        of = one.partition
         begin_s, end_s = of.bounds
-        is_before = (end_s - 1 if jobs.end_max_s is None else jobs.end_max_s) < first_s
-        is_after = (begin_s if jobs.end_min_s is None else jobs.end_min_s) > last_s
         is_other = (which.sites and of.site not in which.sites) or (which.ces and of.ce not in which.ces)
-        if not (is_before or is_after or is_other):
-            kept.append(one)
-    return found._replace(partitions=tuple(kept))
+        return begin_s <= last_s and end_s > first_s and not is_other
+
+    return replace(found, is_asked=is_asked)
+
+
+def tables_of(selection: Selection, *, measured: bool) -> list[str]:
+    """The tables that `usage` reads."""
+    asked = {"transfers" if attribute == "dtrurl" else "attributes" for attribute, _value in selection.extra}
+    return ["jobs", *sorted(asked), *(["accelerators"] if measured else [])]
 
 
 def usage(

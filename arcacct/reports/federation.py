@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from arcacct.fleet.dataset import Dataset, dataset
 from arcacct.fleet.engine import Engine, answered
-from arcacct.fleet.usage import FleetSelection, concerned, usage, waits
+from arcacct.fleet.usage import FleetSelection, concerned, tables_of, usage, waits
 from arcacct.publishing.ledger_rows import Month, iso, month_bounds
 from arcacct.queries.capacity import Capacity
 from arcacct.queries.questions import Selection
@@ -72,7 +72,8 @@ def federation_report(
     every = dataset(directories)
     ends_s = [one.jobs.end_min_s for one in every.partitions if one.jobs.end_min_s is not None]
     recorded = Recording(min(ends_s, default=0))
-    made, read = answered("duckdb", concerned(every, of_years, FleetSelection()), tables)
+    every = concerned(every, of_years, FleetSelection())
+    made, read = answered("duckdb", every, tables, tables_of(of_years, measured=False))
     found = concerned(read, of_month, FleetSelection())
     sites = {one.partition.site for one in found.partitions}
     title = f"{count_of(len(sites), 'site')} with {count_of(len(found.partitions), 'CE')}"

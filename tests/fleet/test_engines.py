@@ -158,7 +158,7 @@ def test_twelve_questions_and_stats_on_spark(federation, duckdb, asked_databases
     """Spark answers what SQLite answers, and sums as DuckDB does: with a master and two workers, and by itself."""
     found = judged(dataset.dataset([str(federation.root)]))
     url, log = cluster
-    with closing(engine.opened("spark", found, url)) as opened:
+    with closing(engine.opened("spark", found, master=url)) as opened:
         agree(lambda sql: opened.rows(sql, {}), asked_databases)
     assert len({*re.findall(r"Launching executor \S+ on worker (worker-\d+-127\.0\.0\.1-\d+)", log.read_text())}) == 2
     with closing(engine.opened("spark", found)) as opened:

@@ -3,17 +3,27 @@
 from __future__ import annotations
 
 import json
+import os
 import pathlib
+import random
+import re
+import shutil
 
 import pytest
+from campaigns import examples
 from in_process import said
 
 pytest.importorskip("duckdb", reason="the extra parquet is not installed")
 pytest.importorskip("pyarrow", reason="the extra parquet is not installed")
 
 import federation as generator
+import hostile_datasets
 from broken_datasets import BAD, BROKEN, JOBS, part
 from written_partitions import write_partition
+
+from arcacct.export.dataset import TABLES
+from arcacct.fleet.dataset import dataset
+from arcacct.fleet.engine import Engine, answered
 
 COMPLAINTS = {
     "another version of the dataset": "version 2 of the dataset",
@@ -72,22 +82,21 @@ def test_a_sound_dataset(tmp_path, capsys) -> None:
 
 
 def test_other_content_is_found_by_its_digest(tmp_path, capsys) -> None:
-    """Bytes that changed in the middle of a file are seen by --deep, whatever the footer says; the file is named."""
+    """Bytes that changed in the middle of a file are seen, whatever the footer says; the file is named."""
     write(tmp_path, 1, 2)
     file = part(tmp_path, tmp_path / BAD.manifest)
     content = bytearray(file.read_bytes())
     content[100:110] = bytes(10)
     file.write_bytes(content)
 
-    quick, deep = said(capsys, "fleet", "verify", tmp_path), said(capsys, "fleet", "verify", "--deep", tmp_path)
+    for options in ([], ["--deep"]):
+        done = said(capsys, "fleet", "verify", *options, tmp_path)
+        assert done.returncode == 65
+        assert f"{file} has other content than was exported" in done.stderr
 
-    assert (quick.returncode, quick.stderr) == (0, "")
-    assert deep.returncode == 65
-    assert f"{file} has other content than was exported" in deep.stderr
 
-
-def test_a_manifest_with_other_ends(tmp_path, capsys) -> None:
-    """It leads questions of a range of time to other files: seen without --deep."""
+def test_a_manifest_with_another_digit(tmp_path, capsys) -> None:
+    """It is not what was exported, and named by its own digest."""
     write(tmp_path, 1, 2)
     manifest = tmp_path / BAD.manifest
     told = json.loads(manifest.read_text())
@@ -97,10 +106,106 @@ def test_a_manifest_with_other_ends(tmp_path, capsys) -> None:
     done = said(capsys, "fleet", "verify", tmp_path)
 
     assert done.returncode == 65
-    assert f"the manifest says {told['tables']['jobs']['end_min_s']} to {told['tables']['jobs']['end_max_s']}" in (
+    assert f"{manifest}: the manifest is damaged (ValueError: its own digest (sha256) is of another content)" in (
         done.stderr
     )
     assert f"jobs for queries: {JOBS}; 1 problem" in done.stdout
+
+
+def test_a_manifest_without_a_digest_misleads_no_question(tmp_path, capsys) -> None:
+    """Those of older versions have none: whatever ends it tells, all files of the month are read; verify names it."""
+    write(tmp_path, 1, 2)
+    manifest = tmp_path / BAD.manifest
+    told = json.loads(manifest.read_text())
+    begin_s, end_s = BAD.bounds
+    told["tables"]["jobs"] |= {"end_min_s": begin_s, "end_max_s": begin_s}
+    manifest.write_text(json.dumps({name: value for name, value in told.items() if name != "sha256"}))
+
+    asked = ("fleet", "stats", tmp_path, "--by", "month", "--from", f"{begin_s + 1}", "--to", f"{end_s}")
+    done, verified = said(capsys, *asked, "--format", "json"), said(capsys, "fleet", "verify", tmp_path)
+
+    assert (done.returncode, done.stderr, verified.returncode, verified.stderr) == (0, "", 0, "")
+    assert [row["jobs"] for row in json.loads(done.stdout)] == [JOBS]
+    assert "Site-01, ce02.example.org: 1 manifest without a digest of its own" in verified.stdout
+
+
+@pytest.mark.parametrize("wrong", ["other content", "another table", "more rows", "a text that is too long"])
+def test_an_overlap_that_fails_its_checks_decides_nothing(wrong, tmp_path, capsys) -> None:
+    """Another CE's directory with this CE's name, written later: the sound month is read, and the other is named."""
+    write(tmp_path / "own", 1, 2)
+    write(tmp_path / "foreign", 1, life="f" * 32, written_s=2_000_000_000)
+    file = part(tmp_path / "foreign", tmp_path / "foreign" / BAD.manifest)
+    if wrong == "other content":
+        content = bytearray(file.read_bytes())
+        content[100] ^= 1
+        file.write_bytes(content)
+    else:
+        kind = {"another table": "int as text", "more rows": "more rows", "a text that is too long": "long text"}[wrong]
+        hostile_datasets.HOSTILE[kind].make(tmp_path / "foreign", BAD)
+    both = (tmp_path / "own", tmp_path / "foreign")
+
+    verified = said(capsys, "fleet", "verify", *["--deep"] * (wrong == "a text that is too long"), *both)
+    by_stats = said(capsys, "fleet", "stats", *both, "--by", "month,user", "--format", "json")
+    sql = "SELECT month, count(job_name) AS jobs FROM jobs GROUP BY month ORDER BY month"
+    by_sql = said(capsys, "fleet", "sql", *both, sql, "--format", "json")
+
+    assert (verified.returncode, verified.stderr.count("\n")) == (65, 1)
+    assert f"{tmp_path / 'foreign' / BAD.manifest}: " in verified.stderr
+    assert f"jobs for queries: {2 * JOBS}; 1 problem" in verified.stdout
+    for done in (by_stats, by_sql):
+        assert done.returncode == 65
+        assert sum(row["jobs"] for row in json.loads(done.stdout)) == 2 * JOBS
+
+
+_EVERYTHING = " UNION ALL ".join(
+    f"SELECT '{table}' AS of, site, ce, year, month, count(*), CAST(sum(hash({table})) AS VARCHAR) FROM {table}"
+    " GROUP BY ALL"
+    for table in TABLES
+)
+
+
+_PARTITION = r"site=([^/]+)/year=([0-9]+)/month=([0-9]+)/ce=(.+?)(?:\.json$|/)"
+
+
+def test_no_changed_bit_of_a_dataset_changes_a_figure_silently(federation, tmp_path) -> None:
+    """In any file, with its size and times kept: the partition is named and left out, or the answer is what it was."""
+    chance, root = random.Random(51), tmp_path / "dataset"
+    shutil.copytree(federation.root, root)
+    files = sorted(path for path in root.rglob("*") if path.is_file())
+    whole, problems = everything_in(root)
+    assert whole
+    assert not problems
+    named = 0
+    for _number in range(examples(200)):
+        path = chance.choice(files)
+        data, status = path.read_bytes(), path.stat()
+        place = chance.randrange(8 * len(data))
+        changed = bytearray(data)
+        changed[place // 8] ^= 1 << place % 8
+        path.write_bytes(changed)
+        os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
+
+        answer, problems = everything_in(root)
+
+        if answer != whole:
+            site, year, month, ce = re.search(_PARTITION, f"{path}").groups()
+            left = {key: of for key, of in whole.items() if key[1:] != (site, ce, int(year), month)}
+            assert (path, answer) == (path, left)
+            assert f"/site={site}/year={year}/month={month}/ce={ce}.json: " in problems[0]
+            assert len(problems) == 1
+        named += len(problems)
+        path.write_bytes(data)
+    assert named > examples(200) // 2
+
+
+def everything_in(root: pathlib.Path) -> tuple[dict[tuple[object, ...], object], tuple[str, ...]]:
+    """A digest of all rows by table and partition; what is wrong."""
+
+    def ask(engine: Engine) -> dict[tuple[object, ...], object]:
+        return {tuple(row[:5]): tuple(row[5:]) for row in engine.rows(_EVERYTHING, {})}
+
+    answer, found = answered("duckdb", dataset([str(root)]), ask)
+    return answer, found.problems
 
 
 def test_a_file_that_no_engine_can_read(tmp_path, capsys) -> None:
