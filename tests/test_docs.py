@@ -24,6 +24,7 @@ from arcacct.config.settings import examine
 from arcacct.database import access
 from arcacct.database.schema import PUBLISHING, in_memory
 from arcacct.files.directories import resource
+from arcacct.sources.features.reader import KEYS
 from arcacct.targets import kinds
 
 ROOT = manual.ROOT
@@ -136,7 +137,7 @@ def test_every_setting_of_the_manual_exists(name: str) -> None:
     with open(resource("etc", "arcacct-hook"), encoding="utf-8") as launcher:
         variables = set(re.findall(r"(?m)^([a-z]+)=\$\{ARCACCT_", launcher.read()))
     others = {"auth", "user", "User", "ExecStart", "ExecStartPost", "immutable", "mode", "key", "from", "to"}
-    others |= {"AWS_REQUEST_CHECKSUM_CALCULATION", "CgroupJobIdPaths"}
+    others |= {"AWS_REQUEST_CHECKSUM_CALCULATION", "CgroupJobIdPaths", "KEY", *KEYS}
     assert name.partition("=")[0] in known | callout | variables | others
 
 

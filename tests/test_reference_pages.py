@@ -46,6 +46,7 @@ PARTS = (
     Part("reference/fields", "fields", reference_tables.fields),
     Part("howto/implausible", "bounds", reference_tables.bounds),
     Part("howto/upgrade", "former", reference_tables.former),
+    Part("howto/features", "keys", reference_tables.keys),
 )
 
 

@@ -5,11 +5,22 @@ from __future__ import annotations
 import os
 import pwd
 from contextlib import closing
+from typing import NamedTuple
 
 import click
 
 from arcacct.cli.console import examples, print_error, print_line
-from arcacct.cli.options import INSTANT, Decorator, FormerOption, conf_of, in_order, places_of, settings_of, together
+from arcacct.cli.options import (
+    INSTANT,
+    FormerOption,
+    Parsed,
+    conf_of,
+    in_order,
+    need_kind,
+    places_of,
+    settings_of,
+    together,
+)
 from arcacct.cli.queries import RATING
 from arcacct.cli.tables import LISTED, TOLD, format_option, show_object
 from arcacct.cli.tables import show as show_rows
@@ -21,29 +32,41 @@ from arcacct.sources.features.check import RULES
 from arcacct.sources.features.check import check as check_all
 from arcacct.sources.features.collect import collect
 from arcacct.sources.features.http import Web
-from arcacct.sources.features.reader import JOB_KEYS, MACHINE_KEYS, Key, missing, read, remaining_s
+from arcacct.sources.features.reader import JOB_KEYS, KEYS, MACHINE_KEYS, missing, problem, read, remaining_s
 from arcacct.sources.features.reader import remove as remove_directory
 from arcacct.sources.features.values import NAMES, default_file, from_here, job_values_of_environment, locations, valid
 from arcacct.wording import count_of
 
 _FORCE = click.option("--force", is_flag=True, help="Also write keys that look wrong or should not change.")
-_HEPSCORE = click.option("--hepscore-is-hs06", is_flag=True, help="Also write a rating in HEPscore23 as hs06.")
 
 
-def _key_options(keys: tuple[Key, ...], but: tuple[str, ...] = ()) -> Decorator:
-    """One option for each key of the specification; the command gets the keys that have a value as ``given``."""
+_KEYS = {"machine": [key.name for key in MACHINE_KEYS], "job": [key.name for key in JOB_KEYS]}
+_FOR = {"benchmark": ("machine",), **dict.fromkeys(("environment", "record", "machine", "owner"), ("job",))}
+"""By option of `features write`: the kind of features that it is for."""
 
-    def given(**values: str | None) -> dict[str, str]:
-        return {key: value for key, value in values.items() if value is not None}
 
-    wanted = {key.name: key.meaning for key in keys if key.name not in but}
-    return in_order(
-        *(
-            click.option(f"--{name.replace('_', '-')}", name, metavar="VALUE", help=f"{meaning}.")
-            for name, meaning in wanted.items()
-        ),
-        together(given, "given", wanted),
-    )
+class WriteOptions(NamedTuple):
+    """What else is written, and how."""
+
+    hepscore_is_hs06: bool
+    benchmark: str | None
+    environment: bool
+    record: str | None
+    machine: str | None
+    owner: str | None
+    force: bool
+
+
+def _pair(text: str) -> tuple[str, str]:
+    """``KEY=VALUE`` as a pair. Raises ValueError."""
+    key, equals, value = text.partition("=")
+    if not equals:
+        raise ValueError(f"{text!r} is not KEY=VALUE; write like {JOB_KEYS[0].name}=4")
+    return key, value
+
+
+def _given(**values: str | None) -> dict[str, str]:
+    return {key: value for key, value in values.items() if value is not None}
 
 
 _places = in_order(
@@ -61,137 +84,141 @@ def features() -> None:
     """Write, show and check machine and job features."""
 
 
-@features.group(epilog=examples("arcacct features machine write /etc/machinefeatures"))
-def machine() -> None:
-    """Features of this machine."""
-
-
-@features.group(epilog=examples("arcacct features job write /tmp/job1/jobfeatures"))
-def job() -> None:
-    """Features of one job."""
-
-
-@machine.command(
-    "write", epilog=examples("arcacct features machine write /etc/machinefeatures --benchmark HEPscore23:12.3")
+@features.command(
+    epilog=examples(
+        "arcacct features write machine /etc/machinefeatures --benchmark HEPscore23:12.3 grace_secs=86400",
+        "arcacct features write job /tmp/job1/jobfeatures wall_limit_secs=86400",
+    )
 )
+@click.argument("kind", type=click.Choice(tuple(_KEYS)), metavar="machine|job")
 @click.argument("directory")
-@click.option("--benchmark", type=RATING, metavar="TYPE:VALUE", help="Rating of one core, to calculate hs06.")
-@_HEPSCORE
-@_key_options(MACHINE_KEYS, ("total_cpu", "hs06"))
-@click.option("--total-cpu", type=click.IntRange(min=1), help="Processors for jobs; default: all of the system.")
-@click.option("--hs06", metavar="VALUE", help="HS06 rating of the whole machine.")
-@_FORCE
-def machine_write(
-    directory: str,
-    benchmark: str | None,
-    hepscore_is_hs06: bool,
-    total_cpu: int | None,
-    hs06: str | None,
-    force: bool,
-    given: dict[str, str],
-) -> None:
-    """Write the features of this machine into DIRECTORY."""
-    values = features_values.machine_values(total_cpu, hs06, benchmark, hepscore_is_hs06=hepscore_is_hs06) | given
-    features_values.write_machine(directory, values, force=force)
-    _say_values(values)
-
-
-@job.command("write", epilog=examples("arcacct features job write /tmp/job1/jobfeatures"))
-@click.argument("directory")
-@_key_options(JOB_KEYS)
+@click.argument("pairs", nargs=-1, type=Parsed("KEY=VALUE", _pair), metavar="[KEY=VALUE]...")
+@click.option("--hepscore-is-hs06", is_flag=True, help="Also write a rating in HEPscore23 as hs06.")
+@click.option("--benchmark", type=RATING, metavar="TYPE:VALUE", help="machine: rating of one core, to calculate hs06.")
 @click.option(
     "--environment/--no-environment",
     default=True,
-    help="Take missing values from the batch system's environment variables.",
+    help="job: take missing values from the batch system's environment variables.",
 )
-@click.option("--record", metavar="JOBID", help="Take missing values from JOBID's record.")
-@_HEPSCORE
-@click.option("--machine", "machine_place", metavar="PLACE", help="Features of the machine, for the share of hs06.")
-@click.option("--owner", metavar="USER", help="Give directory and files to this user.")
+@click.option("--record", metavar="JOBID", help="job: take missing values from JOBID's record.")
+@click.option("--machine", metavar="PLACE", help="job: features of the machine, for the share of hs06.")
+@click.option("--owner", metavar="USER", help="job: give directory and files to this user.")
 @_FORCE
+@in_order(
+    *(
+        click.option(
+            f"--{name.replace('_', '-')}",
+            name,
+            cls=FormerOption,
+            metavar="VALUE",
+            new="the key with its value, as `grace_secs=86400`",
+        )
+        for name in KEYS
+    ),
+    together(_given, "former", KEYS),
+)
+@together(WriteOptions, "given")
 @click.pass_context
-def job_write(
+def write(
     ctx: click.Context,
+    kind: str,
     directory: str,
-    environment: bool,
-    record: str | None,
-    hepscore_is_hs06: bool,
-    machine_place: str | None,
-    owner: str | None,
-    force: bool,
-    given: dict[str, str],
+    pairs: tuple[tuple[str, str], ...],
+    former: dict[str, str],
+    given: WriteOptions,
 ) -> None:
     """
-    Write the features of a job into DIRECTORY.
+    Write the features of this machine or of a job into DIRECTORY.
 
-    Options have priority over the environment of a batch system (Slurm, Torque, LSF, Grid Engine; for HTCondor also the
-    ads of job and slot that it names), and this over our record. If there is no value, nothing is written, and the exit
-    code is 64.
+    Keys of a machine: total_cpu (default: all processors of the system), hs06, shutdowntime, grace_secs. Keys of a job:
+    allocated_cpu, hs06_job, shutdowntime_job, grace_secs_job, jobstart_secs, job_id, wall_limit_secs, cpu_limit_secs,
+    max_rss_bytes, max_swap_bytes, scratch_limit_bytes. Keys outside the specification are allowed.
+
+    For a job, KEY=VALUE has priority over the environment of a batch system (Slurm, Torque, LSF, Grid Engine; for
+    HTCondor also the ads of job and slot that it names), and this over our record. If there is no value, nothing is
+    written, and the exit code is 64.
     """
+    need_kind(ctx, kind, _FOR)
+    chosen = former | dict(pairs)
+    if others := [key for key in chosen if key in KEYS and key not in _KEYS[kind]]:
+        raise UsageError(f"{others[0]}: not a key of a {kind}; its keys are {', '.join(_KEYS[kind])}")
+    if kind == "machine":
+        total_cpu = chosen.get("total_cpu")
+        if total_cpu is not None and (wrong := problem("total_cpu", total_cpu)):
+            raise UsageError(f"total_cpu={total_cpu!r}: {wrong}")
+        values = features_values.machine_values(
+            None if total_cpu is None else int(total_cpu),
+            chosen.get("hs06"),
+            given.benchmark,
+            hepscore_is_hs06=given.hepscore_is_hs06,
+        )
+        chosen = values | {key: value for key, value in chosen.items() if key not in values}
+        features_values.write_machine(directory, chosen, force=given.force)
+    else:
+        chosen = _job_values(ctx, directory, given, chosen)
+        features_values.write_job(directory, chosen, force=given.force, owner=_ids_of(given.owner))
+    _say_values(chosen)
+
+
+def _job_values(ctx: click.Context, directory: str, given: WriteOptions, chosen: dict[str, str]) -> dict[str, str]:
+    """``chosen``, and what the record, the environment and the machine say. Raises UsageError without any value."""
     values: dict[str, str] = {}
-    if record:
+    if given.record:
         with closing(read_accounting(settings_of(ctx).places)) as con:
-            aar = by_job_id(con, [record]).get(record)
+            aar = by_job_id(con, [given.record]).get(given.record)
         if aar is None:
-            raise InputError(f"{record}: this job has no record")
-        values = features_values.job_values_of_record(aar, hepscore_is_hs06=hepscore_is_hs06)
-    values |= (job_values_of_environment(os.environ) if environment else {}) | given
+            raise InputError(f"{given.record}: this job has no record")
+        values = features_values.job_values_of_record(aar, hepscore_is_hs06=given.hepscore_is_hs06)
+    values |= (job_values_of_environment(os.environ) if given.environment else {}) | chosen
     if not values:
         raise UsageError(
             f"{directory}: nothing to write: no option gives a value, and this is not the environment of a job of "
             f"{NAMES}; run it in the job or in its prologue, or give values"
         )
-    place = from_here(machine_place) if machine_place else os.environ.get("MACHINEFEATURES")
-    values |= features_values.share_of_machine(values, read(valid({"machine": place})["machine"]) if place else None)
-    ids = None
-    if owner is not None:
-        try:
-            known = pwd.getpwnam(owner)
-        except KeyError:
-            raise UsageError(f"--owner {owner}: this host has no such user") from None
-        ids = known.pw_uid, known.pw_gid
-    features_values.write_job(directory, values, force=force, owner=ids)
-    _say_values(values)
+    place = from_here(given.machine) if given.machine else os.environ.get("MACHINEFEATURES")
+    return values | features_values.share_of_machine(
+        values, read(valid({"machine": place})["machine"]) if place else None
+    )
 
 
-@job.command("set", epilog=examples("arcacct features job set /tmp/job1/jobfeatures wall_limit_secs 86400"))
+@features.command(
+    "set", hidden=True, epilog=examples("arcacct features set /tmp/job1/jobfeatures wall_limit_secs 86400")
+)
 @click.argument("directory")
 @click.argument("key")
 @click.argument("value")
 @_FORCE
-def job_set(directory: str, key: str, value: str, force: bool) -> None:
-    """Write one KEY of a job; keys outside the specification are allowed."""
+def set_(directory: str, key: str, value: str, force: bool) -> None:
+    """Write one KEY of a job, as `features job set` did in the former release."""
     features_values.write_job(directory, {key: value}, force=force)
 
 
-@job.command("remove", epilog=examples("arcacct features job remove /tmp/job1/jobfeatures"))
+@features.command(epilog=examples("arcacct features remove /tmp/job1/jobfeatures"))
 @click.argument("directory")
-def job_remove(directory: str) -> None:
+def remove(directory: str) -> None:
     """Remove a job's DIRECTORY, after the job; does nothing if the directory contains anything but keys."""
     remove_directory(directory)
 
 
-@features.group(epilog=examples("arcacct features shutdown clear /etc/machinefeatures"))
-def shutdown() -> None:
-    """Announce a shutdown, or cancel it."""
-
-
-@shutdown.command("set", epilog=examples("arcacct features shutdown set /etc/machinefeatures 2026-12-01T06:00:00"))
+@features.command(
+    epilog=examples(
+        "arcacct features shutdown /etc/machinefeatures 2026-12-01T06:00:00",
+        "arcacct features shutdown --cancel /etc/machinefeatures",
+    )
+)
 @click.argument("directory")
-@click.argument("when", type=INSTANT)
+@click.argument("when", type=INSTANT, required=False)
+@click.option("--cancel", is_flag=True, help="Cancel the announcement: without it, no shutdown is planned.")
 @click.option("--job", "of_job", is_flag=True, help="DIRECTORY is a job's: the job is shut down, not the machine.")
 @_FORCE
-def shutdown_set(directory: str, when: int, of_job: bool, force: bool) -> None:
+def shutdown(directory: str, when: int | None, *, cancel: bool, of_job: bool, force: bool) -> None:
     """Announce in DIRECTORY that jobs must end by WHEN; not earlier than its grace_secs allows."""
-    features_values.set_shutdown(directory, when, job=of_job, force=force)
-
-
-@shutdown.command("clear", epilog=examples("arcacct features shutdown clear /etc/machinefeatures"))
-@click.argument("directory")
-@click.option("--job", "of_job", is_flag=True, help="DIRECTORY is a job's.")
-def shutdown_clear(directory: str, of_job: bool) -> None:
-    """Cancel the announcement: without a file, no shutdown is planned."""
-    features_values.clear_shutdown(directory, job=of_job)
+    if cancel == (when is not None):
+        raise UsageError("pass either WHEN or --cancel")
+    if when is None:
+        features_values.clear_shutdown(directory, job=of_job)
+    else:
+        features_values.set_shutdown(directory, when, job=of_job, force=force)
 
 
 @features.command(epilog=examples("arcacct features show"))
@@ -271,6 +298,17 @@ def record(ctx: click.Context, jobid: tuple[str, ...], *, pattern: str | None, f
         f"{count_of(done.changed, 'record')} changed"
     )
     return InputError.exit_code if done.complaints else 0
+
+
+def _ids_of(owner: str | None) -> tuple[int, int] | None:
+    """The uid and gid of a user; ``None`` for none. Raises UsageError."""
+    if owner is None:
+        return None
+    try:
+        known = pwd.getpwnam(owner)
+    except KeyError:
+        raise UsageError(f"--owner {owner}: this host has no such user") from None
+    return known.pw_uid, known.pw_gid
 
 
 def _found(ctx: click.Context, where: dict[str, str | None]) -> tuple[Web, dict[str, str]]:

@@ -13,12 +13,12 @@ import threading
 from functools import partial
 from importlib import import_module
 from keyword import iskeyword
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 import click
 
 from arcacct import __version__, entry_points
-from arcacct.cli.console import block, print_error, print_line, report_error
+from arcacct.cli.console import block, print_deprecated, print_error, print_line, report_error
 from arcacct.errors import ArcacctError, StoreError, UsageError, cannot_load, use_as
 
 COMMANDS = {
@@ -49,6 +49,25 @@ COMMANDS = {
     "help": "Show a page of the manual, or search it.",
 }
 """Name and help of each command, in the order of a job's life."""
+
+
+class FormerWords(NamedTuple):
+    """What runs in place of words that were a command."""
+
+    runs: str
+    new: str
+    """What the line on stderr says to write."""
+
+
+FORMER = {
+    "features machine write": FormerWords("features write machine", "`features write machine DIRECTORY KEY=VALUE`"),
+    "features job write": FormerWords("features write job", "`features write job DIRECTORY KEY=VALUE`"),
+    "features job set": FormerWords("features set", "`features write job --no-environment DIRECTORY KEY=VALUE`"),
+    "features job remove": FormerWords("features remove", "`features remove DIRECTORY`"),
+    "features shutdown set": FormerWords("features shutdown", "`features shutdown DIRECTORY WHEN`"),
+    "features shutdown clear": FormerWords("features shutdown --cancel", "`features shutdown --cancel DIRECTORY`"),
+}
+"""By the words that were a command, and are gone in the next release."""
 MODULES = {
     "sweep": "record",
     "query": "job",
@@ -87,6 +106,13 @@ class LazyGroup(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
+        for words, former in FORMER.items():
+            parts = words.split()
+            if args[: len(parts)] == parts:
+                if not ctx.resilient_parsing:
+                    print_deprecated(f"`{words}`", former.new)
+                args = [*former.runs.split(), *args[len(parts) :]]
+                break
         if args[0] not in COMMANDS and not args[0].startswith("-") and not ctx.resilient_parsing:
             if any(f"--{args[0]}" in param.opts for param in self.params):
                 raise click.UsageError(f"{args[0]!r} is not a command; did you mean `arcacct --{args[0]}`?", ctx)

@@ -20,20 +20,18 @@ def test_a_machine_and_a_job(tmp_path):
     machine, job = str(tmp_path / "machine"), str(tmp_path / "job")
     done = arcacct(
         "features",
-        "machine",
         "write",
+        "machine",
         machine,
-        "--total-cpu",
-        "8",
+        "total_cpu=8",
         "--benchmark",
         "HEPSPEC:10.5",
-        "--grace-secs",
-        "600",
+        "grace_secs=600",
     )
     assert (done.returncode, done.stdout) == (0, "total_cpu 8\nhs06 84\ngrace_secs 600\n")
 
     slurm = {"SLURM_JOB_ID": "77", "SLURM_CPUS_ON_NODE": "2", "MACHINEFEATURES": machine, "JOBFEATURES": job}
-    done = arcacct("features", "job", "write", job, "--wall-limit-secs", "3600", environment=slurm)
+    done = arcacct("features", "write", "job", job, "wall_limit_secs=3600", environment=slurm)
     assert (done.returncode, done.stderr) == (0, "")
     assert (pathlib.Path(job) / "hs06_job").read_text() == "21\n"
 
@@ -45,24 +43,80 @@ def test_a_machine_and_a_job(tmp_path):
     assert checked.returncode == 0
     assert len(checked.stdout.splitlines()) == 35
 
-    refused = arcacct("features", "job", "write", f"{job}2", "--allocated-cpu", "many", environment=slurm)
+    refused = arcacct("features", "write", "job", f"{job}2", "allocated_cpu=many", environment=slurm)
     assert (refused.returncode, "allocated_cpu='many'" in refused.stderr) == (64, True)
-    assert arcacct("features", "job", "set", job, "allocated_cpu", "1").returncode == 64
-    assert arcacct("features", "job", "set", job, "site_zone", "b").returncode == 0
-    assert arcacct("features", "job", "remove", job).returncode == 0
+    write = ("features", "write", "job", "--no-environment", job)
+    assert arcacct(*write, "allocated_cpu=1").returncode == 64
+    assert arcacct(*write, "site_zone=b").returncode == 0
+    assert arcacct("features", "remove", job).returncode == 0
     assert not pathlib.Path(job).exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "complaint"),
+    [
+        (("machine", "allocated_cpu=2"), "allocated_cpu: not a key of a machine; its keys are total_cpu, hs06,"),
+        (("job", "total_cpu=2"), "total_cpu: not a key of a job; its keys are allocated_cpu, hs06_job,"),
+        (("machine", "total_cpu"), "'total_cpu' is not KEY=VALUE; write like allocated_cpu=4"),
+        (("machine", "total_cpu=0"), "total_cpu='0': not a whole number from 1 on"),
+        (("machine", "--owner", "root"), "--owner is not for machine; it is for job"),
+        (("job", "--benchmark", "HEPSPEC:3"), "--benchmark is not for job; it is for machine"),
+    ],
+)
+def test_what_cannot_be_a_feature_is_not_written(tmp_path, words, complaint):
+    """A key or option of the other kind, a word without a value."""
+    kind, *more = words
+    done = arcacct("features", "write", kind, str(tmp_path / "place"), *more)
+    assert (done.returncode, done.stdout) == (64, "")
+    assert complaint in done.stderr
+    assert not (tmp_path / "place").exists()
+
+
+@pytest.mark.parametrize(
+    ("former", "new"),
+    [
+        ("machine write {} --total-cpu 8 --grace-secs 600", "write machine {} total_cpu=8 grace_secs=600"),
+        ("job write {} --job-id 7 --no-environment", "write job {} job_id=7 --no-environment"),
+        ("shutdown set {} 2100-01-01", "shutdown {} 2100-01-01"),
+        ("shutdown clear --job {}", "shutdown --cancel --job {}"),
+        ("job remove {}", "remove {}"),
+    ],
+)
+def test_the_former_words_do_the_same_and_say_what_to_write(tmp_path, former, new):
+    """One line for each that is another now."""
+    done = []
+    for name, words in (("former", former), ("new", new)):
+        place = tmp_path / name
+        place.mkdir()
+        for key, text in (("grace_secs", "600"), ("shutdowntime_job", "4102444800")):
+            (place / key).write_text(f"{text}\n")
+        answer = arcacct("features", *words.format(place).split())
+        done.append((answer, {path.name: path.read_text() for path in place.iterdir()} if place.exists() else None))
+    (before, left), (after, right) = done
+    assert (before.returncode, before.stdout, left) == (after.returncode, after.stdout, right)
+    assert (after.returncode, after.stderr) == (0, "")
+    assert [line.partition(" is deprecated; write ")[1] for line in before.stderr.splitlines()] == [
+        " is deprecated; write "
+    ] * (1 + former.count(" --") - former.count("--no-") - former.count("--job "))
+
+
+def test_one_key_is_written_as_in_the_former_release(tmp_path):
+    """`job set` takes nothing from an environment, and prints nothing."""
+    done = arcacct("features", "job", "set", str(tmp_path), "--", "site_zone", "-1", environment={"SLURM_JOB_ID": "7"})
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (0, "", 1)
+    assert {path.name: path.read_text() for path in tmp_path.iterdir()} == {"site_zone": "-1\n"}
 
 
 def test_a_shutdown(tmp_path):
     """Announced not sooner than promised, and taken back."""
     machine = str(tmp_path / "machine")
-    arcacct("features", "machine", "write", machine, "--grace-secs", "600")
-    refused = arcacct("features", "shutdown", "set", machine, "2020-01-01")
+    arcacct("features", "write", "machine", machine, "grace_secs=600")
+    refused = arcacct("features", "shutdown", machine, "2020-01-01")
     assert refused.returncode == 64
     assert "the soonest is" in refused.stderr
-    assert arcacct("features", "shutdown", "set", machine, "2100-01-01").returncode == 0
+    assert arcacct("features", "shutdown", machine, "2100-01-01").returncode == 0
     assert (pathlib.Path(machine) / "shutdowntime").read_text() == "4102444800\n"
-    assert arcacct("features", "shutdown", "clear", machine).returncode == 0
+    assert arcacct("features", "shutdown", "--cancel", machine).returncode == 0
     assert not (pathlib.Path(machine) / "shutdowntime").exists()
 
 
@@ -116,7 +170,7 @@ def test_features_of_a_record(tmp_path):
     conf = configured(tmp_path)
     arcacct("--config", conf, "import", "sonar", str(REAL / "real-jobs-completed.json"))
     job = str(tmp_path / "job")
-    done = arcacct("--config", conf, "features", "job", "write", job, "--record", "sonar:testcl:10:1795168549")
+    done = arcacct("--config", conf, "features", "write", "job", job, "--record", "sonar:testcl:10:1795168549")
     assert done.returncode == 0
     assert done.stdout.splitlines()[:3] == ["allocated_cpu 2", "job_id 10", "jobstart_secs 1795168749"]
 
@@ -217,7 +271,7 @@ def test_a_job_of_htcondor(tmp_path):
     )
     slot_ad.write_text('Machine = "wn1"\nCpus = 4\nMemory = 16384\nDisk = 20971520\n')
     condor = {"_CONDOR_JOB_AD": str(job_ad), "_CONDOR_MACHINE_AD": str(slot_ad)}
-    done = arcacct("features", "job", "write", str(tmp_path / "job"), environment=condor)
+    done = arcacct("features", "write", "job", str(tmp_path / "job"), environment=condor)
     assert (done.returncode, done.stderr) == (0, "")
     assert dict(line.split() for line in done.stdout.splitlines()) == {
         "job_id": "102.1",
@@ -228,12 +282,12 @@ def test_a_job_of_htcondor(tmp_path):
         "scratch_limit_bytes": str(20 * 2**30),
     }
     # Without the slot's ad there is what was asked for.
-    done = arcacct("features", "job", "write", str(tmp_path / "other"), environment={"_CONDOR_JOB_AD": str(job_ad)})
+    done = arcacct("features", "write", "job", str(tmp_path / "other"), environment={"_CONDOR_JOB_AD": str(job_ad)})
     assert "allocated_cpu 2\n" in done.stdout
     assert f"max_rss_bytes {2**30}\n" in done.stdout
     # An ad that cannot be read, and one of something else, are no job.
-    slot_only = arcacct("features", "job", "write", str(tmp_path / "x"), environment={"_CONDOR_JOB_AD": str(slot_ad)})
-    gone = arcacct("features", "job", "write", str(tmp_path / "x"), environment={"_CONDOR_JOB_AD": f"{job_ad}.gone"})
+    slot_only = arcacct("features", "write", "job", str(tmp_path / "x"), environment={"_CONDOR_JOB_AD": str(slot_ad)})
+    gone = arcacct("features", "write", "job", str(tmp_path / "x"), environment={"_CONDOR_JOB_AD": f"{job_ad}.gone"})
     assert [one.returncode for one in (slot_only, gone)] == [65, 65]
     assert "has no ClusterId" in slot_only.stderr
     assert "ad cannot be read: No such file or directory" in gone.stderr
@@ -243,7 +297,7 @@ def test_a_job_of_htcondor(tmp_path):
 def test_nothing_to_write_is_an_error(tmp_path):
     """A prologue that finds no job says so: an empty directory would look like a job without limits."""
     for arguments in ([], ["--no-environment"]):
-        done = arcacct("features", "job", "write", str(tmp_path / "job"), *arguments, environment={"JOB_ID": ""})
+        done = arcacct("features", "write", "job", str(tmp_path / "job"), *arguments, environment={"JOB_ID": ""})
         assert (done.returncode, done.stdout) == (64, "")
         assert "nothing to write" in done.stderr
     assert not (tmp_path / "job").exists()
@@ -327,7 +381,7 @@ def test_a_cloud_names_both_places(tmp_path):
         shown = arcacct("features", "show", environment=variables)
         assert "hs06 80.5\n" in shown.stdout
         # The share of the machine, for a job whose site writes files.
-        done = arcacct("features", "job", "write", str(tmp_path / "j"), "--allocated-cpu", "2", environment=variables)
+        done = arcacct("features", "write", "job", str(tmp_path / "j"), "allocated_cpu=2", environment=variables)
         assert "hs06_job 20.125\n" in done.stdout
     finally:
         server.shutdown()
@@ -338,7 +392,7 @@ def test_a_cloud_names_both_places(tmp_path):
 @pytest.mark.parametrize(
     "command",
     [
-        ("features", "machine", "write", "DIR", "--benchmark", "fast"),
+        ("features", "write", "machine", "DIR", "--benchmark", "fast"),
         ("db", "benchmark", "--from", "2026-11", "--to", "2026-12", "--as", "fast"),
     ],
     ids=lambda command: command[0],

@@ -54,8 +54,7 @@ ACTS = {
     *("record", "sweep", "publish", "republish", "export", "fleet load", "sandbox", "demo"),
     *("quarantine decide", "quarantine drop", "quarantine retry"),
     *("import arex", "import htcondor", "import lsf", "import pbs", "import slurm", "import sonar"),
-    *("features job remove", "features job set", "features job write", "features machine write", "features record"),
-    *("features shutdown clear", "features shutdown set"),
+    *("features record", "features remove", "features shutdown", "features write"),
     *("db backup", "db forget", "db init", "db move", "db optimize", "db prune", "db restore", "db snapshot"),
     "db upgrade",
 }
@@ -118,7 +117,7 @@ def places_of(tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> dic
     with closing(open_accounting(here)) as con:
         add(con, here, job(0), job(1)._replace(wall_s=100_000))
     where = {name: f"{tmp_path}/{name}" for name in ("dataset", "machine")}
-    for command in ("publish", f"features machine write {where['machine']} --hs06 100"):
+    for command in ("publish", f"features write machine {where['machine']} hs06=100"):
         in_process.said(capsys, "--config", conf, *command.split())
     arex = write_arex_database(tmp_path / "arex", 6)
     served_by_jura(tmp_path / "arex", STOPPED_S[6], "arex/jura/apel:former")

@@ -180,7 +180,7 @@ def tried(files: dict[str, bytes], work: pathlib.Path) -> None:
     ]
     _check_shown(said[0].out, place, wanted)
     there = _listing(job)
-    removed = arcacct(*conf, "features", "job", "remove", place, allowed=(0, 65, 74))
+    removed = arcacct(*conf, "features", "remove", place, allowed=(0, 65, 74))
     is_known = all(
         one.kind == stat.S_IFREG and (re.fullmatch("[a-z0-9_]{1,255}", name) or name.startswith(".new-"))
         for name, one in there.items()
@@ -198,23 +198,24 @@ def _changed(conf: tuple[str, str], job: pathlib.Path, plan: dict[str, Any], wan
     """The commands that write: just what they are to write is changed, and nothing when they refuse."""
     place, owner = str(job), (job.stat().st_uid, job.stat().st_gid)
     there = _listing(job)
-    said = [arcacct(*conf, "features", "job", "set", place, "--", *plan["set"], allowed=(64, 65))]
+    write = (*conf, "features", "write", "job", "--no-environment", place)
+    said = [arcacct(*write, "--", "=".join(plan["set"]), allowed=(64, 65))]
     assert _listing(job) == there, f"{plan['set']} was written"
 
-    said.append(arcacct(*conf, "features", "job", "set", place, "wall_limit_secs", "7200", allowed=(0, 64, 65, 74)))
+    said.append(arcacct(*write, "wall_limit_secs=7200", allowed=(0, 64, 65, 74)))
     is_other = wanted.get("wall_limit_secs", "7200") != "7200"
     assert not is_other or said[-1].code == 64, "what a job relies on was changed"
     _check_written(job, there, said[-1], {} if is_other else {"wall_limit_secs": "7200"})
 
     there = _listing(job)
     to_nobody = ("--owner", "nobody") if os.geteuid() == 0 else ()
-    options = ("--no-environment", "--allocated-cpu", "3", "--force", *to_nobody, "--machine", place)
-    said.append(arcacct(*conf, "features", "job", "write", place, *options, allowed=(0, 65, 74)))
+    options = ("allocated_cpu=3", "--force", *to_nobody, "--machine", place)
+    said.append(arcacct(*write, *options, allowed=(0, 65, 74)))
     _check_written(job, there, said[-1], {"allocated_cpu": "3"} | _share(wanted))
     assert (job.stat().st_uid, job.stat().st_gid) == owner, "a directory that was there was given away"
 
     there = _listing(job)
-    said.append(arcacct(*conf, "features", "shutdown", "clear", place, allowed=(0, 65, 74)))
+    said.append(arcacct(*conf, "features", "shutdown", "--cancel", place, allowed=(0, 65, 74)))
     is_announced = there["shutdowntime"].kind == stat.S_IFREG if "shutdowntime" in there else None
     assert (said[-1].code == 0) == (is_announced is not False), said[-1].err
     assert _listing(job) == {name: one for name, one in there.items() if name != "shutdowntime" or not is_announced}

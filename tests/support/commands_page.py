@@ -38,6 +38,8 @@ def contexts(ctx: click.Context | None = None) -> Iterator[click.Context]:
         for name in ctx.command.list_commands(ctx):
             command = ctx.command.get_command(ctx, name)
             assert command is not None
+            if command.hidden:
+                continue
             yield from contexts(click.Context(command, info_name=name, parent=ctx))
 
 

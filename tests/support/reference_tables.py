@@ -10,6 +10,7 @@ import manual
 import sql_contract
 from generated import code, plain, table
 
+from arcacct.cli.main import FORMER
 from arcacct.cli.metrics import METRICS
 from arcacct.cli.options import FormerOption
 from arcacct.database.incarnation import MEANING
@@ -20,6 +21,7 @@ from arcacct.records.batch_systems import BATCH_SYSTEMS
 from arcacct.records.enrichment import PRECEDENCE, SOURCES
 from arcacct.records.states import BOUNDS
 from arcacct.sources.features.check import RULES, Requirement
+from arcacct.sources.features.reader import JOB_KEYS, MACHINE_KEYS
 
 
 def views() -> str:
@@ -156,9 +158,21 @@ def causes() -> str:
     return table(("cause", "what to do"), [(code(cause), plain(todo)) for cause, todo in portal.TODO.items()])
 
 
+def keys() -> str:
+    """The keys of machine and job features."""
+    rows = [(whose, code(key.name), plain(key.meaning)) for whose, some in KEYS.items() for key in some]
+    return table(("features of", "key", "meaning"), rows)
+
+
+KEYS = {"a machine": MACHINE_KEYS, "a job": JOB_KEYS}
+"""By whose they are."""
+
+
 def former() -> str:
     """The spellings that work in this release only, and what to write."""
     old: dict[str, list[str]] = {}
+    for words, one in FORMER.items():
+        old.setdefault(one.new, []).append(words)
     for ctx in commands_page.contexts():
         for one in ctx.command.params:
             if isinstance(one, FormerOption):

@@ -27,7 +27,7 @@ JOB = "sonar:testcl:10:1795168549"
 
 
 def test_no_file_of_roots_is_given_away(public_dir):
-    """`features job write --owner USER` below a directory of the user's, who puts links into the place of ours."""
+    """`features write job --owner USER` below a directory of the user's, who puts links into the place of ours."""
     secret = secret_of_root(public_dir / "of_root")
     before = secret.stat()
     home = theirs(public_dir / "home")
