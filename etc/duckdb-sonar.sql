@@ -122,7 +122,8 @@ CREATE OR REPLACE VIEW v1_job_telemetry AS SELECT * REPLACE (
   CAST("gpu_busy_s" AS DOUBLE) AS "gpu_busy_s",
   CAST("gpu_peak_memory_kib" AS BIGINT) AS "gpu_peak_memory_kib",
   CAST("gpu_energy_j" AS DOUBLE) AS "gpu_energy_j",
-  CAST("energy_j" AS BIGINT) AS "energy_j")
+  CAST("energy_j" AS BIGINT) AS "energy_j",
+  CAST("counted" AS BIGINT) AS "counted")
 FROM sqlite_query('accounting', 'SELECT * FROM v1_job_telemetry');
 
 CREATE OR REPLACE VIEW v1_job_accelerators AS SELECT * REPLACE (

@@ -24,7 +24,9 @@ CREATE OR REPLACE VIEW v1_jobs AS SELECT * REPLACE (
   CAST("stage_in_s" AS BIGINT) AS "stage_in_s",
   CAST("stage_out_bytes" AS BIGINT) AS "stage_out_bytes",
   CAST("stage_out_s" AS BIGINT) AS "stage_out_s",
-  CAST("benchmark_value" AS DOUBLE) AS "benchmark_value")
+  CAST("benchmark_value" AS DOUBLE) AS "benchmark_value",
+  CAST("counted" AS BIGINT) AS "counted",
+  CAST("core_s" AS BIGINT) AS "core_s")
 FROM sqlite_query('accounting', 'SELECT * FROM v1_jobs');
 
 CREATE OR REPLACE VIEW v1_usage_by_month AS SELECT * REPLACE (
@@ -37,7 +39,9 @@ CREATE OR REPLACE VIEW v1_usage_by_month AS SELECT * REPLACE (
   CAST("earliest_end_time" AS BIGINT) AS "earliest_end_time",
   CAST("latest_end_time" AS BIGINT) AS "latest_end_time",
   CAST("jobs_without_wall" AS BIGINT) AS "jobs_without_wall",
-  CAST("jobs_without_cpu" AS BIGINT) AS "jobs_without_cpu")
+  CAST("jobs_without_cpu" AS BIGINT) AS "jobs_without_cpu",
+  CAST("core_s" AS BIGINT) AS "core_s",
+  CAST("core_with_cpu_s" AS BIGINT) AS "core_with_cpu_s")
 FROM sqlite_query('accounting', 'SELECT * FROM v1_usage_by_month');
 
 CREATE OR REPLACE VIEW v1_transfers AS SELECT * REPLACE (
@@ -57,3 +61,6 @@ FROM sqlite_query('accounting', 'SELECT * FROM v1_job_events');
 CREATE OR REPLACE VIEW v1_record_notes AS SELECT * REPLACE (
   CAST("noted_time" AS BIGINT) AS "noted_time")
 FROM sqlite_query('accounting', 'SELECT * FROM v1_record_notes');
+
+CREATE OR REPLACE VIEW v1_held_values AS SELECT *
+FROM sqlite_query('accounting', 'SELECT * FROM v1_held_values');

@@ -209,14 +209,14 @@ def pages(con: Connection, partition: Partition) -> Iterator[list[Job]]:
 def _jobs(con: Connection, chosen: tuple[int, ...]) -> list[Job]:
     keys = con.execute(
         # Not those that are held: they are in no figure (`records.holds`).
-        "SELECT EndTime, RecordID, JobID FROM AccountedAAR WHERE (EndTime, RecordID) > (?, ?) AND EndTime >= ?"
+        "SELECT EndTime, RecordID FROM AccountedAAR WHERE (EndTime, RecordID) > (?, ?) AND EndTime >= ?"
         " AND EndTime < ? ORDER BY EndTime, RecordID LIMIT ?",
         chosen,
     ).fetchall()
-    numbers = ",".join(str(record_id) for _end, record_id, _job_id in keys)
-    # The view is what the columns mean; it shows no number of the record.
-    query = f"SELECT {_ASKED} FROM v1_jobs WHERE job_id IN (SELECT JobID FROM AAR WHERE RecordID IN ({numbers}))"
-    of_job: dict[str, Values] = {
+    numbers = ",".join(str(record_id) for _end, record_id in keys)
+    # What the columns of v1_jobs mean, with the values as reported of jobs that do not count there.
+    query = f"SELECT {_ASKED} FROM JobValues WHERE record_id IN ({numbers})"
+    of_job: dict[int, Values] = {
         row[0]: (*row[: _FQAN + 1], *_group_and_role(row[_FQAN]), *row[_FQAN + 1 :]) for row in con.execute(query)
     }
     children = {table: _by_record(con, query.format(numbers)) for table, query in _CHILDREN.items()}
@@ -234,14 +234,14 @@ def _jobs(con: Connection, chosen: tuple[int, ...]) -> list[Job]:
         Job(
             end,
             record_id,
-            (record_id, *of_job[job_id]),
+            of_job[record_id],
             {table: rows[record_id] for table, rows in children.items() if record_id in rows},
         )
-        for end, record_id, job_id in keys
+        for end, record_id in keys
     ]
 
 
-_NAMES = [column.name for column in columns()["jobs"][1:]]
+_NAMES = [column.name for column in columns()["jobs"]]
 _FQAN = _NAMES.index("fqan")
 _ASKED = ", ".join(name for name in _NAMES if name not in ("vo_group", "vo_role"))
 

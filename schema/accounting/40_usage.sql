@@ -106,32 +106,32 @@ WITH Tail AS (SELECT RecordID FROM FinishedLog WHERE Seq > (SELECT Seq FROM Usag
        SELECT CellID FROM Tail CROSS JOIN RecordUsage USING (RecordID)
          JOIN MonthlyUsage USING (Month, UserID, VOID, FQAN, EndpointID, NodeCount, CPUCount, Benchmark, AuthGroups))
 SELECT Month, UserID, VOID, FQAN, EndpointID, NodeCount, CPUCount, Benchmark, AuthGroups, Jobs, Wall, Cpu, NoWall,
-       NoCpu, CoreRest, Earliest, Latest
+       NoCpu, WallNoCpu, CoreRest, Earliest, Latest
   FROM MonthlyUsage WHERE Jobs > 0 AND CellID NOT IN Changed
 UNION ALL
 SELECT * FROM (
   SELECT Month, UserID, VOID, FQAN, EndpointID, NodeCount, CPUCount, Benchmark, AuthGroups,
          sum(Jobs) AS Jobs, sum(Wall) AS Wall, sum(Cpu) AS Cpu, sum(NoWall) AS NoWall, sum(NoCpu) AS NoCpu,
-         sum(CoreRest) AS CoreRest, min(Earliest) AS Earliest, max(Latest) AS Latest
+         sum(WallNoCpu) AS WallNoCpu, sum(CoreRest) AS CoreRest, min(Earliest) AS Earliest, max(Latest) AS Latest
     FROM (
       SELECT Month, UserID, VOID, FQAN, EndpointID, NodeCount, CPUCount, Benchmark, AuthGroups, Jobs, Wall, Cpu, NoWall,
-             NoCpu, CoreRest, Earliest, Latest
+             NoCpu, WallNoCpu, CoreRest, Earliest, Latest
         FROM MonthlyUsage WHERE Jobs > 0 AND CellID IN Changed AND CellID NOT IN Touched
       UNION ALL
       SELECT Month, UserID, VOID, FQAN, EndpointID, NodeCount, CPUCount, Benchmark, AuthGroups,
              MonthlyUsage.Jobs - Gone.Jobs, MonthlyUsage.Wall - Gone.Wall, MonthlyUsage.Cpu - Gone.Cpu,
              MonthlyUsage.NoWall - Gone.NoWall, MonthlyUsage.NoCpu - Gone.NoCpu,
-             MonthlyUsage.CoreRest - Gone.CoreRest,
+             MonthlyUsage.WallNoCpu - Gone.WallNoCpu, MonthlyUsage.CoreRest - Gone.CoreRest,
              (SELECT min(EndTime) FROM JobUsageShares WHERE CellID = MonthlyUsage.CellID AND RecordID NOT IN Tail),
              (SELECT max(EndTime) FROM JobUsageShares WHERE CellID = MonthlyUsage.CellID AND RecordID NOT IN Tail)
         FROM (SELECT CellID, count(*) AS Jobs, sum(Wall) AS Wall, sum(Cpu) AS Cpu, sum(NoWall) AS NoWall,
-                     sum(NoCpu) AS NoCpu, sum(CoreRest) AS CoreRest
+                     sum(NoCpu) AS NoCpu, sum(WallNoCpu) AS WallNoCpu, sum(CoreRest) AS CoreRest
                 FROM Tail CROSS JOIN JobUsageShares USING (RecordID) GROUP BY CellID) AS Gone
         CROSS JOIN MonthlyUsage USING (CellID)
        WHERE MonthlyUsage.Jobs > Gone.Jobs
       UNION ALL
       SELECT Month, UserID, VOID, FQAN, EndpointID, NodeCount, CPUCount, Benchmark, AuthGroups, 1, Wall, Cpu, NoWall, NoCpu,
-             CoreRest, EndTime, EndTime
+             NoCpu * Wall, CoreRest, EndTime, EndTime
         FROM Tail CROSS JOIN RecordUsage USING (RecordID)
     )
    GROUP BY Month, UserID, VOID, FQAN, EndpointID, NodeCount, CPUCount, Benchmark, AuthGroups

@@ -28,62 +28,12 @@ SELECT RecordID, EventKey, JobEvents.rowid AS Row, CAST(strftime('%s', EventTime
 CREATE VIEW UnknownFields AS
 SELECT RecordID, Field FROM FieldSources WHERE Source = 'unknown';
 
--- One row for each job, from its acceptance on. The values of a job that is not finished yet are those of the start.
---   job_id: id that A-REX gave the job; AAR, as stored
---   local_job_id: id that the batch system gave the job; AAR, as stored
---   job_name: name that the user gave the job; JobExtraInfo jobname
---   endpoint_url: URL at which the job was submitted; NULL: a local job; Endpoints
---   endpoint_type: submission interface, e.g. org.nordugrid.arcrest; Endpoints
---   lrms: batch system, as [lrms] calls it; JobExtraInfo lrms
---   queue: queue or partition of the batch system; Queues
---   node_names: worker nodes joined by ":", one name for each slot; JobExtraInfo nodenames
---   client_host: address:port that the job was submitted from; JobExtraInfo clienthost
---   user_dn: distinguished name of the user, in OpenSSL's one-line form; Users
---   local_user: account that the job ran under, user or user:group; JobExtraInfo localuser
---   vo: virtual organisation; WLCGVOs
---   fqan: main VOMS attribute; AuthTokenAttributes mainfqan
---   vo_group: group part of fqan, with its leading slash; AuthTokenAttributes
---   vo_role: role part of fqan; NULL without one; AuthTokenAttributes
---   project: project or account that the job belongs to; JobExtraInfo projectname
---   status: in-progress, completed, failed or aborted; Status
---   exit_code: exit code of the job; 1 also if A-REX did not get it; AAR
---   submit_time: s since 1970: A-REX accepted the job; AAR
---   submit_time_iso: submit_time as text
---   lrms_submit_time: s since 1970: handed to the batch system; JobEvents SUBMIT
---   lrms_submit_time_iso: lrms_submit_time as text
---   lrms_start_time: s since 1970: started, by the worker's clock; JobEvents LRMSSTART
---   lrms_start_time_iso: lrms_start_time as text
---   lrms_end_time: s since 1970: ended, by the worker's clock; JobEvents LRMSEND
---   lrms_end_time_iso: lrms_end_time as text
---   end_time: s since 1970: the job reached its final status in A-REX; AAR
---   end_time_iso: end_time as text
---   node_count: worker nodes; NULL: not known; AAR
---   core_count: cores, on all nodes together; NULL: not known; AAR CPUCount
---   wall_s: s of clock time that the job ran, whatever its cores; NULL: not measured; AAR UsedWalltime
---   cpu_s: s of CPU time, user and kernel, of all cores; NULL: not measured; AAR
---   cpu_user_s: s of CPU time in user mode; NULL: not measured; AAR
---   cpu_kernel_s: s of CPU time in the kernel; NULL: not measured; AAR
---   memory_kib: KiB of resident memory at most; AAR UsedMemory
---   virtual_memory_kib: KiB of virtual memory at most; AAR UsedVirtMem
---   scratch_bytes: bytes in the scratch directory at the end; A-REX 6 writes 0; AAR
---   stage_in_bytes: bytes of input fetched, without what was in the cache; AAR StageInVolume
---   stage_in_s: s of all input transfers added up, queueing included; DataTransfers
---   stage_out_bytes: bytes of output stored; AAR StageOutVolume
---   stage_out_s: s of all output transfers added up, queueing included; DataTransfers
---   run_time_environments: ARC runtime environments joined by ";"; RunTimeEnvironments
---   system_software: operating system of the worker; JobExtraInfo systemsoftware
---   wn_instance: kind of worker, e.g. an instance type of a cloud; JobExtraInfo wninstance
---   benchmark_type: benchmark of the worker: HEPscore23, HEPSPEC (HS06) or Si2k; JobExtraInfo benchmark
---   benchmark_value: value of that benchmark for one core; JobExtraInfo benchmark
---   benchmark_source: where the benchmark is from: default (HEPSPEC 1.0, which is sent if there is no other), diag (the
---     job's .diag, or arc.conf), or FieldSources
---   source: where the record is from: arc (control directory), or RecordSources
---   hold_reasons: why values of the job cannot be true, words separated by blanks; NULL: nothing is wrong with them;
---     RecordHolds
---   hold_state: held (in no figure until an operator decides), unknown, bound, reported or excluded (as decided),
---     published (before holds existed); NULL: nothing is wrong; RecordHolds
-CREATE VIEW v1_jobs AS
+-- The rows of v1_jobs with the number of the record, and with the usage of jobs that do not count, too. For our own use:
+-- a job that is held has no value here that cannot be true, and its others as they were told.
+--   counted: as RecordUsage has it
+CREATE VIEW JobValues AS
 SELECT
+  AAR.RecordID AS record_id,
   AAR.JobID AS job_id,
   CAST(nullif(AAR.LocalJobID, '') AS TEXT) AS local_job_id,
   CAST((SELECT Value FROM JobInfo WHERE RecordID = AAR.RecordID AND InfoKey = 'jobname'
@@ -174,7 +124,22 @@ SELECT
   CAST(coalesce((SELECT Source FROM RecordSources WHERE RecordSources.RecordID = AAR.RecordID),
            'arc') AS TEXT) AS source,
   CAST(Hold.Reasons AS TEXT) AS hold_reasons,
-  CAST(Hold.State AS TEXT) AS hold_state
+  CAST(Hold.State AS TEXT) AS hold_state,
+  CAST(CASE WHEN AAR.EndTime > 0 AND ifnull(Hold.IsHeld, 0) = 0 THEN
+    CASE WHEN Status.Name IN ('completed', 'failed') THEN 1
+         WHEN Status.Name = 'aborted' THEN
+              CASE WHEN Hold.UsedWalltime IS NULL THEN AAR.UsedWalltime ELSE max(Hold.UsedWalltime, 0) END <> 0
+              OR CASE WHEN Hold.UsedCPUUserTime IS NULL THEN AAR.UsedCPUUserTime ELSE max(Hold.UsedCPUUserTime, 0) END <> 0
+              OR CASE WHEN Hold.UsedCPUKernelTime IS NULL THEN AAR.UsedCPUKernelTime
+                      ELSE max(Hold.UsedCPUKernelTime, 0) END <> 0
+         ELSE 0 END ELSE 0 END AS INTEGER) AS counted,
+  CAST(CASE WHEN EXISTS (SELECT 1 FROM UnknownFields WHERE RecordID = AAR.RecordID AND Field = 'wall_s')
+    THEN NULL ELSE nullif(coalesce(Hold.UsedWalltime, AAR.UsedWalltime), -1)
+         * CASE WHEN Hold.CPUCount IS NULL THEN AAR.CPUCount ELSE max(Hold.CPUCount, 1) END
+         + CASE WHEN Hold.CPUCount IS NULL AND Hold.UsedWalltime IS NULL
+                THEN coalesce((SELECT CAST(InfoValue AS INTEGER) - AAR.UsedWalltime * AAR.CPUCount FROM JobInfo
+                                WHERE RecordID = AAR.RecordID AND +InfoKey = 'coreseconds' LIMIT 1), 0)
+                ELSE 0 END END AS INTEGER) AS core_s
 FROM AAR
 LEFT JOIN RecordHolds AS Hold ON Hold.RecordID = AAR.RecordID
 LEFT JOIN Endpoints ON Endpoints.ID = AAR.EndpointID
@@ -183,9 +148,89 @@ LEFT JOIN WLCGVOs ON WLCGVOs.ID = AAR.VOID
 LEFT JOIN Status ON Status.ID = AAR.StatusID
 JOIN Users ON Users.ID = AAR.UserID;
 
--- The finished jobs of each month (of their end, in UTC) that agree in all that a summary is made by. A job that
--- vanished unfinished (aborted) counts only if the batch system measured something. A duration that is no measurement
--- counts 0.
+-- One row for each job, from its acceptance on. The values of a job that is not finished yet are those of the start.
+-- The usage of a job that does not count in our sums is NULL (counted is 0): sums of this view are ours.
+--   job_id: id that A-REX gave the job; AAR, as stored
+--   local_job_id: id that the batch system gave the job; AAR, as stored
+--   job_name: name that the user gave the job; JobExtraInfo jobname
+--   endpoint_url: URL at which the job was submitted; NULL: a local job; Endpoints
+--   endpoint_type: submission interface, e.g. org.nordugrid.arcrest; Endpoints
+--   lrms: batch system, as [lrms] calls it; JobExtraInfo lrms
+--   queue: queue or partition of the batch system; Queues
+--   node_names: worker nodes joined by ":", one name for each slot; JobExtraInfo nodenames
+--   client_host: address:port that the job was submitted from; JobExtraInfo clienthost
+--   user_dn: distinguished name of the user, in OpenSSL's one-line form; Users
+--   local_user: account that the job ran under, user or user:group; JobExtraInfo localuser
+--   vo: virtual organisation; WLCGVOs
+--   fqan: main VOMS attribute; AuthTokenAttributes mainfqan
+--   vo_group: group part of fqan, with its leading slash; AuthTokenAttributes
+--   vo_role: role part of fqan; NULL without one; AuthTokenAttributes
+--   project: project or account that the job belongs to; JobExtraInfo projectname
+--   status: in-progress, completed, failed or aborted; Status
+--   exit_code: exit code of the job; 1 also if A-REX did not get it; AAR
+--   submit_time: s since 1970: A-REX accepted the job; AAR
+--   submit_time_iso: submit_time as text
+--   lrms_submit_time: s since 1970: handed to the batch system; JobEvents SUBMIT
+--   lrms_submit_time_iso: lrms_submit_time as text
+--   lrms_start_time: s since 1970: started, by the worker's clock; JobEvents LRMSSTART
+--   lrms_start_time_iso: lrms_start_time as text
+--   lrms_end_time: s since 1970: ended, by the worker's clock; JobEvents LRMSEND
+--   lrms_end_time_iso: lrms_end_time as text
+--   end_time: s since 1970: the job reached its final status in A-REX; AAR
+--   end_time_iso: end_time as text
+--   node_count: worker nodes; NULL: not known; AAR
+--   core_count: cores, on all nodes together; NULL: not known; AAR CPUCount
+--   wall_s: s of clock time that the job ran, whatever its cores; NULL: not measured; AAR UsedWalltime
+--   cpu_s: s of CPU time, user and kernel, of all cores; NULL: not measured; AAR
+--   cpu_user_s: s of CPU time in user mode; NULL: not measured; AAR
+--   cpu_kernel_s: s of CPU time in the kernel; NULL: not measured; AAR
+--   memory_kib: KiB of resident memory at most; AAR UsedMemory
+--   virtual_memory_kib: KiB of virtual memory at most; AAR UsedVirtMem
+--   scratch_bytes: bytes in the scratch directory at the end; A-REX 6 writes 0; AAR
+--   stage_in_bytes: bytes of input fetched, without what was in the cache; AAR StageInVolume
+--   stage_in_s: s of all input transfers added up, queueing included; DataTransfers
+--   stage_out_bytes: bytes of output stored; AAR StageOutVolume
+--   stage_out_s: s of all output transfers added up, queueing included; DataTransfers
+--   run_time_environments: ARC runtime environments joined by ";"; RunTimeEnvironments
+--   system_software: operating system of the worker; JobExtraInfo systemsoftware
+--   wn_instance: kind of worker, e.g. an instance type of a cloud; JobExtraInfo wninstance
+--   benchmark_type: benchmark of the worker: HEPscore23, HEPSPEC (HS06) or Si2k; JobExtraInfo benchmark
+--   benchmark_value: value of that benchmark for one core; JobExtraInfo benchmark
+--   benchmark_source: where the benchmark is from: default (HEPSPEC 1.0, which is sent if there is no other), diag (the
+--     job's .diag, or arc.conf), or FieldSources
+--   source: where the record is from: arc (control directory), or RecordSources
+--   hold_reasons: why values of the job cannot be true, words separated by blanks; NULL: nothing is wrong with them;
+--     RecordHolds
+--   hold_state: held (in no figure until an operator decides), unknown, bound, reported or excluded (as decided),
+--     published (before holds existed); NULL: nothing is wrong; RecordHolds
+--   counted: 1: the job counts in all sums; 0: it is in progress, held, excluded, or aborted without usage, and its usage
+--     (wall_s to cpu_kernel_s, memory_kib to stage_out_s, core_s) is NULL
+--   core_s: s of core time: wall_s times cores, of a job whose runs had different cores their sum; a job whose cores are
+--     not known counts with one; NULL: wall_s is
+CREATE VIEW v1_jobs AS
+SELECT
+  job_id, local_job_id, job_name, endpoint_url, endpoint_type, lrms, queue, node_names, client_host, user_dn,
+  local_user, vo, fqan, vo_group, vo_role, project, status, exit_code, submit_time, submit_time_iso, lrms_submit_time,
+  lrms_submit_time_iso, lrms_start_time, lrms_start_time_iso, lrms_end_time, lrms_end_time_iso, end_time, end_time_iso,
+  node_count, core_count,
+  CAST(CASE WHEN counted THEN wall_s END AS INTEGER) AS wall_s,
+  CAST(CASE WHEN counted THEN cpu_s END AS INTEGER) AS cpu_s,
+  CAST(CASE WHEN counted THEN cpu_user_s END AS INTEGER) AS cpu_user_s,
+  CAST(CASE WHEN counted THEN cpu_kernel_s END AS INTEGER) AS cpu_kernel_s,
+  CAST(CASE WHEN counted THEN memory_kib END AS INTEGER) AS memory_kib,
+  CAST(CASE WHEN counted THEN virtual_memory_kib END AS INTEGER) AS virtual_memory_kib,
+  CAST(CASE WHEN counted THEN scratch_bytes END AS INTEGER) AS scratch_bytes,
+  CAST(CASE WHEN counted THEN stage_in_bytes END AS INTEGER) AS stage_in_bytes,
+  CAST(CASE WHEN counted THEN stage_in_s END AS INTEGER) AS stage_in_s,
+  CAST(CASE WHEN counted THEN stage_out_bytes END AS INTEGER) AS stage_out_bytes,
+  CAST(CASE WHEN counted THEN stage_out_s END AS INTEGER) AS stage_out_s,
+  run_time_environments, system_software, wn_instance, benchmark_type, benchmark_value, benchmark_source, source,
+  hold_reasons, hold_state, counted,
+  CAST(CASE WHEN counted THEN core_s END AS INTEGER) AS core_s
+FROM JobValues;
+
+-- The jobs of each month (of their end, in UTC) that count (counted of v1_jobs is 1) and agree in all that a summary is
+-- made by; pruned jobs stay in it. A duration that is no measurement counts 0.
 --   month: month of end_time in UTC, e.g. 2026-11; AAR
 --   user_dn: as in v1_jobs
 --   vo: as in v1_jobs
@@ -199,7 +244,7 @@ JOIN Users ON Users.ID = AAR.UserID;
 --   benchmark_type: as in v1_jobs
 --   benchmark_value: as in v1_jobs
 --   jobs: number of jobs
---   wall_s: s of clock time of all jobs; multiplied by core_count it is the core time
+--   wall_s: s of clock time of all jobs
 --   cpu_s: s of CPU time of all jobs
 --   earliest_end_time: s since 1970: end_time of the first job
 --   earliest_end_time_iso: earliest_end_time as text
@@ -209,6 +254,8 @@ JOIN Users ON Users.ID = AAR.UserID;
 --     AuthGroups
 --   jobs_without_wall: jobs whose clock time was not measured; it counts 0 in wall_s
 --   jobs_without_cpu: jobs whose CPU time was not measured; it counts 0 in cpu_s
+--   core_s: s of core time of all jobs: wall_s times core_count, corrected for jobs whose runs had different cores
+--   core_with_cpu_s: s of core time of the jobs whose CPU time was measured: cpu_s divided by it is the efficiency
 CREATE VIEW v1_usage_by_month AS
 SELECT
   CAST(substr(Month, 1, 4) || '-' || substr(Month, 5) AS TEXT) AS month,
@@ -238,7 +285,9 @@ SELECT
   CAST(strftime('%Y-%m-%dT%H:%M:%SZ', Latest, 'unixepoch') AS TEXT) AS latest_end_time_iso,
   CAST(nullif(AuthGroups, '') AS TEXT) AS auth_groups,
   CAST(NoWall AS INTEGER) AS jobs_without_wall,
-  CAST(NoCpu AS INTEGER) AS jobs_without_cpu
+  CAST(NoCpu AS INTEGER) AS jobs_without_cpu,
+  CAST(Wall * CPUCount + CoreRest AS INTEGER) AS core_s,
+  CAST((Wall - WallNoCpu) * CPUCount + CoreRest AS INTEGER) AS core_with_cpu_s
 FROM CurrentUsage
 JOIN WLCGVOs ON WLCGVOs.ID = VOID
 JOIN Endpoints ON Endpoints.ID = EndpointID;
@@ -339,3 +388,46 @@ SELECT
   CAST(strftime('%Y-%m-%dT%H:%M:%SZ', Noted, 'unixepoch') AS TEXT) AS noted_time_iso
 FROM TruncationNotes
 JOIN AAR USING (RecordID);
+
+-- The values of the jobs with impossible ones (hold_reasons of v1_jobs) as they were reported, whatever was decided.
+--   job_id: the job; AAR
+--   field: column of v1_jobs, end_time to stage_out_bytes, or benchmark
+--   told: the value as the job's files or the batch system reported it, as text; benchmark: TYPE:VALUE; AAR
+--   reason: why this value cannot be true, a word of hold_reasons; NULL: it can be true; RecordHolds
+-- Lines of RecordHolds.Doubts begin with the reason and the field, and a tab behind each.
+CREATE VIEW v1_held_values AS
+SELECT
+  job_id,
+  field,
+  CAST(Told AS TEXT) AS told,
+  CAST(CASE WHEN instr(Doubts, Mark) THEN substr(substr(Doubts, 1, instr(Doubts, Mark) - 1),
+         length(rtrim(substr(Doubts, 1, instr(Doubts, Mark) - 1), 'abcdefghijklmnopqrstuvwxyz-')) + 1) END AS TEXT) AS reason
+FROM (
+  SELECT
+    AAR.JobID AS job_id,
+    CAST(Fields.column1 AS TEXT) AS field,
+    Hold.Doubts,
+    "char"(9) || CASE WHEN Fields.column1 IN ('cpu_user_s', 'cpu_kernel_s') THEN 'cpu_s' ELSE Fields.column1 END
+      || "char"(9) AS Mark,
+    CASE Fields.column1
+      WHEN 'end_time' THEN AAR.EndTime
+      WHEN 'node_count' THEN AAR.NodeCount
+      WHEN 'core_count' THEN AAR.CPUCount
+      WHEN 'wall_s' THEN AAR.UsedWalltime
+      WHEN 'cpu_user_s' THEN AAR.UsedCPUUserTime
+      WHEN 'cpu_kernel_s' THEN AAR.UsedCPUKernelTime
+      WHEN 'memory_kib' THEN nullif(AAR.UsedMemory, 0)
+      WHEN 'virtual_memory_kib' THEN nullif(AAR.UsedVirtMem, 0)
+      WHEN 'scratch_bytes' THEN AAR.UsedScratch
+      WHEN 'stage_in_bytes' THEN AAR.StageInVolume
+      WHEN 'stage_out_bytes' THEN AAR.StageOutVolume
+      ELSE (SELECT InfoValue FROM JobInfo WHERE RecordID = AAR.RecordID AND InfoKey = 'benchmark' ORDER BY Row LIMIT 1)
+    END AS Told
+  FROM RecordHolds AS Hold
+  JOIN AAR ON AAR.RecordID = Hold.RecordID
+  CROSS JOIN (VALUES ('end_time'), ('node_count'), ('core_count'), ('wall_s'), ('cpu_user_s'), ('cpu_kernel_s'),
+    ('memory_kib'), ('virtual_memory_kib'), ('scratch_bytes'), ('stage_in_bytes'), ('stage_out_bytes'), ('benchmark'))
+    AS Fields
+  WHERE NOT EXISTS (SELECT 1 FROM UnknownFields WHERE RecordID = AAR.RecordID AND Field = Fields.column1)
+)
+WHERE Told IS NOT NULL;

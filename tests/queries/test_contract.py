@@ -8,11 +8,19 @@ import sqlite3
 from contextlib import closing
 
 import arex_corpus as corpus
+import counted_jobs
 import pytest
 import sql_contract
+from control_directory import set_up
 
-from arcacct.database.access import read_accounting
-from arcacct.database.schema import ACCOUNTING, PUBLISHING, in_memory
+from arcacct.config.paths import places
+from arcacct.database.access import initialise, open_accounting, read_accounting
+from arcacct.database.schema import ACCOUNTING, PUBLISHING, create_views, in_memory
+from arcacct.records import holds
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 GOLDEN = pathlib.Path(__file__).parent.parent / "golden" / "sql_contract.txt"
 KINDS = {"accounting": ACCOUNTING, "publishing": PUBLISHING}
@@ -50,7 +58,7 @@ def test_v1_jobs_has_every_column_of_the_record() -> None:
         "lrms_start_time lrms_end_time end_time node_count core_count wall_s cpu_s cpu_user_s cpu_kernel_s "
         "memory_kib virtual_memory_kib scratch_bytes stage_in_bytes stage_in_s stage_out_bytes stage_out_s "
         "run_time_environments system_software wn_instance benchmark_type benchmark_value benchmark_source "
-        "source hold_reasons hold_state"
+        "source hold_reasons hold_state counted core_s"
     )
     names = [one.name for one in sql_contract.documented(ACCOUNTING)["v1_jobs"]]
 
@@ -111,3 +119,86 @@ def test_a_job_id_is_found_by_its_index(ours) -> None:
         plan = " ".join(row[3] for row in con.execute("EXPLAIN QUERY PLAN SELECT vo FROM v1_jobs WHERE job_id = 'x'"))
 
     assert "SEARCH AAR USING INDEX" in plan
+
+
+@pytest.fixture
+def mixed(tmp_path) -> Iterator[tuple[sqlite3.Connection, dict[str, str]]]:
+    """Jobs that count, and jobs that do not; their JobIDs by kind."""
+    here = places(None, set_up(tmp_path / "control"))
+    initialise(here)
+    with closing(open_accounting(here)) as con:
+        ids = counted_jobs.add(con, here)
+        create_views(con, "sonar")
+        yield con, ids
+
+
+OF_JOBS = (
+    "wall_s, cpu_s, cpu_user_s, cpu_kernel_s, memory_kib, virtual_memory_kib, scratch_bytes, stage_in_bytes,"
+    " stage_in_s, stage_out_bytes, stage_out_s, core_s"
+)
+OF_TELEMETRY = (
+    "sampled_cpu_s, peak_memory_kib, read_kib, written_kib, gpu_allocated_s, gpu_occupied_s, gpu_busy_s,"
+    " gpu_peak_memory_kib, gpu_energy_j, energy_j"
+)
+
+
+def test_a_job_that_does_not_count_has_no_usage(mixed) -> None:
+    """Held, excluded, in progress, aborted without usage: counted is 0, and each column of usage NULL."""
+    con, ids = mixed
+    out = {"held", "held for its CPU time", "excluded", "in progress", "aborted without usage"}
+    asked = "SELECT job_id FROM v1_jobs WHERE NOT counted"
+    assert {job_id for (job_id,) in con.execute(asked)} == {ids[kind] for kind in out}
+    for view, columns in (("v1_jobs", OF_JOBS), ("v1_job_telemetry", OF_TELEMETRY)):
+        found = set(con.execute(f"SELECT {columns} FROM {view} WHERE NOT counted"))
+        assert found == {(None,) * len(columns.split(", "))}, view
+    assert con.execute("SELECT min(counted), max(counted) FROM v1_job_telemetry").fetchone() == (0, 1)
+
+
+def test_what_counts_is_what_the_sums_have(mixed) -> None:
+    """Job by job as the tables and the decisions have it, and as a whole as the months have it."""
+    con, _ids = mixed
+    expected = {job.job_id: job[7:] for job in counted_jobs.counted(con)}
+    asked = "SELECT job_id, wall_s, cpu_s, core_s, energy_j FROM v1_jobs JOIN v1_job_telemetry USING (job_id)"
+    assert {row[0]: row[1:] for row in con.execute(f"{asked} WHERE v1_jobs.counted")} == expected
+    assert (
+        con.execute("SELECT sum(counted) FROM v1_jobs").fetchone()
+        == con.execute("SELECT count(*) FROM RecordUsage").fetchone()
+    )
+    sums = "sum(wall_s), sum(cpu_s), sum(core_s)"
+    jobs = con.execute(f"SELECT sum(counted), {sums} FROM v1_jobs").fetchone()
+    measured = "sum(CASE WHEN cpu_s IS NOT NULL THEN core_s END)"
+    with_cpu = con.execute(f"SELECT count(cpu_s), {measured} FROM v1_jobs").fetchone()
+    # As the sums are stored, and as they are while the last records are not in them.
+    for _once in range(2):
+        assert con.execute(f"SELECT sum(jobs), {sums} FROM v1_usage_by_month").fetchone() == jobs
+        without = "sum(jobs) - sum(jobs_without_cpu), sum(core_with_cpu_s)"
+        assert con.execute(f"SELECT {without} FROM v1_usage_by_month").fetchone() == with_cpu
+        con.execute("UPDATE UsageCursor SET Seq = Seq - 9")
+
+
+def test_held_values_are_shown_as_told(mixed) -> None:
+    """Each value of a job with an impossible one, with the reason beside the one that is impossible, decided or not."""
+    con, ids = mixed
+    asked = "SELECT field, told, reason FROM v1_held_values WHERE job_id = ?"
+    told = {"end_time": str(counted_jobs.END_S + 8), "node_count": "1", "core_count": "8", "memory_kib": "2000000"}
+    told |= {"virtual_memory_kib": "2000000", "scratch_bytes": "0", "stage_in_bytes": "10", "stage_out_bytes": "20"}
+    told |= {"wall_s": "3500", "cpu_user_s": "10000000", "cpu_kernel_s": "300", "benchmark": "HEPSPEC:12.26"}
+    beyond = {"cpu_user_s": "cpu-beyond-cores", "cpu_kernel_s": "cpu-beyond-cores"}
+    expected = {(field, value, beyond.get(field)) for field, value in told.items()}
+
+    assert set(con.execute(asked, (ids["held for its CPU time"],))) == expected
+    with_holds = {job_id for (job_id,) in con.execute("SELECT job_id FROM v1_jobs WHERE hold_reasons IS NOT NULL")}
+    assert {job_id for (job_id,) in con.execute("SELECT job_id FROM v1_held_values")} == with_holds
+    for kind, wall_s in (("held", 10**8), ("excluded", 10**8), ("bound", 10**8), ("reported", 10**6)):
+        found = {row[0]: row[1:] for row in con.execute(asked, (ids[kind],))}
+        assert found["wall_s"] == (str(wall_s), "wall-beyond-life")
+
+
+def test_a_value_that_nobody_told_is_no_held_value(mixed) -> None:
+    """A-REX's table has 0 for it."""
+    con, ids = mixed
+    (record_id,) = con.execute("SELECT RecordID FROM AAR WHERE JobID = ?", (ids["without wall time"],)).fetchone()
+    holds.hold_unmeasured(con, record_id)
+    fields = con.execute("SELECT field FROM v1_held_values WHERE job_id = ?", (ids["without wall time"],)).fetchall()
+    assert "cpu_user_s" in {field for (field,) in fields}
+    assert "wall_s" not in {field for (field,) in fields}

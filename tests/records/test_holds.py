@@ -87,9 +87,10 @@ def test_a_lie_is_held_whoever_records_it(con, way, values, reason) -> None:
     assert con.execute("SELECT * FROM PreviousVersions").fetchall() == []
 
 
-def test_what_cannot_be_true_is_null_in_the_view(con) -> None:
+def test_the_usage_of_a_held_job_is_null_in_the_view(con) -> None:
+    """With the values that can be true: a sum of these alone would be wrong, too."""
     record(con, facts_of(HONEST._replace(wall_s=JUNE)))
-    assert told(con) == [(None, 90, 1, 10.0, "wall-beyond-life", "held")]
+    assert told(con) == [(None, None, 1, 10.0, "wall-beyond-life", "held")]
 
     holds.decide(con, 1, "bound", "root")
     assert told(con) == [(MOST_S, 90, 1, 10.0, "wall-beyond-life", "bound")]

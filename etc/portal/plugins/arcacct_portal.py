@@ -30,9 +30,8 @@ _MOST_VOS = 8
 _LARGEST_BYTES = 2**24
 _REPORT = re.compile(r"(\d{4}-\d{2})\.html")
 _BY_MONTH = """
-SELECT month, vo, sum(jobs) AS jobs, sum(wall_s * core_count) / 3600.0 AS core_h, sum(cpu_s) / 3600.0 AS cpu_h,
-       sum(CASE WHEN jobs_without_cpu = 0 THEN cpu_s END) AS measured_cpu_s,
-       sum(CASE WHEN jobs_without_cpu = 0 THEN wall_s * core_count END) AS measured_core_s
+SELECT month, vo, sum(jobs) AS jobs, sum(core_s) / 3600.0 AS core_h, sum(cpu_s) / 3600.0 AS cpu_h,
+       sum(cpu_s) AS cpu_s, sum(core_with_cpu_s) AS core_with_cpu_s
   FROM v1_usage_by_month WHERE month >= :first AND month <= :last GROUP BY month, vo
 """
 _VIEWS = "SELECT name FROM sqlite_master WHERE type = 'view'"
@@ -172,13 +171,13 @@ def _sum(name: str, rows: list[Any]) -> dict[str, str]:
     def total(column: str) -> float:
         return sum(row[column] or 0 for row in rows)
 
-    core_s = total("measured_core_s")
+    core_s = total("core_with_cpu_s")
     return {
         "name": name,
         "jobs": f"{total('jobs'):,.0f}",
         "core_h": f"{total('core_h'):,.0f}",
         "cpu_h": f"{total('cpu_h'):,.0f}",
-        "efficiency": f"{100 * total('measured_cpu_s') / core_s:.1f} %" if core_s else "–",  # noqa: RUF001  a dash
+        "efficiency": f"{100 * total('cpu_s') / core_s:.1f} %" if core_s else "–",  # noqa: RUF001  a dash
     }
 
 

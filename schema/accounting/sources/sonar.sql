@@ -334,7 +334,7 @@ JOIN NodeNames ON NodeNames.ID = JobUsage.NodeID
 JOIN Clusters ON Clusters.ID = SampledJobs.ClusterID
 GROUP BY SampledJobID, JobUsage.NodeID, Part, RunStart;
 
--- What telemetry adds to the records of v1_jobs.
+-- What telemetry adds to the records of v1_jobs: of those that do not count (counted is 0) no usage.
 --   job_id: the record; joins v1_jobs
 --   cluster: cluster; Clusters
 --   lrms_job_id: number of the batch system
@@ -353,27 +353,31 @@ GROUP BY SampledJobID, JobUsage.NodeID, Part, RunStart;
 --   gpu_energy_j: J: its share of what its cards drew
 --   energy_j: J, as the batch system measured the nodes
 --   cpu_source: of a record made from Slurm: sacct, steps or samples
+--   counted: as in v1_jobs; 0: the usage (sampled_cpu_s to written_kib, gpu_allocated_s, gpu_occupied_s to energy_j) is NULL
 CREATE VIEW v1_job_telemetry AS
 SELECT
-  AAR.JobID AS job_id,
+  JobValues.job_id AS job_id,
   Clusters.Name AS cluster,
   JobTelemetry.JobID AS lrms_job_id,
   CPUModel AS cpu_model,
   Samples AS samples,
-  CPUS AS sampled_cpu_s,
-  PeakMemory AS peak_memory_kib,
-  ReadKiB AS read_kib,
-  WrittenKiB AS written_kib,
+  CAST(CASE WHEN counted THEN CPUS END AS INTEGER) AS sampled_cpu_s,
+  CAST(CASE WHEN counted THEN PeakMemory END AS INTEGER) AS peak_memory_kib,
+  CAST(CASE WHEN counted THEN ReadKiB END AS INTEGER) AS read_kib,
+  CAST(CASE WHEN counted THEN WrittenKiB END AS INTEGER) AS written_kib,
   GPUCount AS gpu_count,
-  GPUAllocatedS AS gpu_allocated_s,
+  CAST(CASE WHEN counted THEN GPUAllocatedS END AS INTEGER) AS gpu_allocated_s,
   GPUModel AS gpu_model,
-  GPUOccupiedS AS gpu_occupied_s,
-  GPUBusyS AS gpu_busy_s,
-  GPUPeakMemory AS gpu_peak_memory_kib,
-  GPUEnergyJ AS gpu_energy_j,
-  EnergyJ AS energy_j,
-  CPUSource AS cpu_source
-FROM JobTelemetry JOIN AAR ON AAR.RecordID = JobTelemetry.RecordID JOIN Clusters ON Clusters.ID = ClusterID;
+  CAST(CASE WHEN counted THEN GPUOccupiedS END AS REAL) AS gpu_occupied_s,
+  CAST(CASE WHEN counted THEN GPUBusyS END AS REAL) AS gpu_busy_s,
+  CAST(CASE WHEN counted THEN GPUPeakMemory END AS INTEGER) AS gpu_peak_memory_kib,
+  CAST(CASE WHEN counted THEN GPUEnergyJ END AS REAL) AS gpu_energy_j,
+  CAST(CASE WHEN counted THEN EnergyJ END AS INTEGER) AS energy_j,
+  CPUSource AS cpu_source,
+  counted
+FROM JobTelemetry
+JOIN JobValues ON JobValues.record_id = JobTelemetry.RecordID
+JOIN Clusters ON Clusters.ID = ClusterID;
 
 -- What each job used of each GPU, all hours together.
 --   cluster: cluster; Clusters
