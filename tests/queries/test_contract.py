@@ -157,7 +157,7 @@ def test_a_job_that_does_not_count_has_no_usage(mixed) -> None:
 def test_what_counts_is_what_the_sums_have(mixed) -> None:
     """Job by job as the tables and the decisions have it, and as a whole as the months have it."""
     con, _ids = mixed
-    expected = {job.job_id: job[7:] for job in counted_jobs.counted(con)}
+    expected = {job.job_id: job[7:11] for job in counted_jobs.counted(con)}
     asked = "SELECT job_id, wall_s, cpu_s, core_s, energy_j FROM v1_jobs JOIN v1_job_telemetry USING (job_id)"
     assert {row[0]: row[1:] for row in con.execute(f"{asked} WHERE v1_jobs.counted")} == expected
     assert (

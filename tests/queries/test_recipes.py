@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 import re
+from contextlib import closing
 
 import arex_corpus as corpus
 import manual
 import pytest
 from installed import arcacct
 
-from arcacct.database.access import initialise
+from arcacct.database.access import initialise, open_accounting
+from arcacct.database.schema import SOURCES, create_views
 
 RECIPES = [
     one
@@ -28,7 +30,10 @@ def test_the_manual_has_ten_recipes() -> None:
 @pytest.mark.parametrize("statement", RECIPES, ids=lambda text: text.split("\n", 1)[1][:40])
 def test_a_recipe_runs_as_printed(ours, statement) -> None:
     """Each recipe is copied with its first line and answers by `arcacct query`, whichever database it asks."""
-    initialise(corpus.place(ours.control))
+    here = corpus.place(ours.control)
+    initialise(here)
+    with closing(open_accounting(here)) as con:
+        create_views(con, *SOURCES)
 
     done = arcacct("--config", ours.conf, "query", statement, "--format", "json")
 

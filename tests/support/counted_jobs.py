@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import calendar
+import time
 from typing import NamedTuple
 
 import stored_jobs
@@ -46,7 +48,9 @@ def add(con: sqlite3.Connection, here: Places) -> dict[str, str]:
     old = [stored_jobs.job(900 + number, end_s=END_S - 9 * DAY_S)._replace(queue="old") for number in range(OLD)]
     jobs = {}
     for number, (kind, values) in enumerate(JOBS.items(), 1):
-        jobs[kind] = stored_jobs.job(number, end_s=END_S + number)._replace(**values)
+        job = stored_jobs.job(number, end_s=END_S + number)
+        queued = (("SUBMIT", job.submit_time + 1), ("LRMSSTART", job.submit_time + 1 + number * number))
+        jobs[kind] = job._replace(events=(*job.events, *queued), **values)
     stored_jobs.add(con, here, *old)
     # Of a batch system: its 0 is one that it measured.
     JobWriter(con, "pbs", "server").write(list(jobs.values()))
@@ -77,6 +81,7 @@ class CountedJob(NamedTuple):
     cpu_s: int | None
     core_s: int | None
     energy_j: int | None
+    wait_s: int | None = None
 
 
 def counted(con: sqlite3.Connection) -> list[CountedJob]:
@@ -89,6 +94,10 @@ def counted(con: sqlite3.Connection) -> list[CountedJob]:
     decided = {row[0]: row[1:] for row in con.execute(f"SELECT RecordID, {columns} FROM RecordHolds")}
     of_runs = dict(con.execute("SELECT RecordID, InfoValue FROM JobExtraInfo WHERE InfoKey = 'coreseconds'"))
     energy = dict(con.execute("SELECT RecordID, EnergyJ FROM JobTelemetry"))
+    events = {
+        (record_id, key): calendar.timegm(time.strptime(text[:19].replace("T", " "), "%Y-%m-%d %H:%M:%S"))
+        for record_id, key, text in con.execute("SELECT RecordID, EventKey, EventTime FROM JobEvents ORDER BY rowid")
+    }
     found = []
     columns = "JobID, StatusID, UserID, VOID, QueueID, EndTime, ExitCode, CPUCount, UsedWalltime, UsedCPUUserTime"
     for record_id, job_id, status, user, vo, queue, end_s, exit_code, *told in con.execute(
@@ -111,5 +120,7 @@ def counted(con: sqlite3.Connection) -> list[CountedJob]:
         cpu_s = None if user_s is None else user_s + (kernel_s or 0)
         of = names["Users"][user], names["WLCGVOs"][vo], names["Queues"][queue]
         measured = wall_s, cpu_s, core_s, energy.get(record_id)
-        found.append(CountedJob(job_id, name, *of, end_s, exit_code, *measured))
+        queued_s, start_s = events.get((record_id, "SUBMIT")), events.get((record_id, "LRMSSTART"))
+        wait_s = None if queued_s is None or start_s is None else start_s - queued_s
+        found.append(CountedJob(job_id, name, *of, end_s, exit_code, *measured, wait_s))
     return found
