@@ -240,7 +240,7 @@ def stats(
     out = print_line if given.form == "table" else data
     if given.form == "table":
         complain_of(table.lacking)
-    for line in answer_lines(table, given.form):
+    for line in answer_lines(table, given.form, details=given.details):
         out(line)
     return report_problems(found.problems)
 

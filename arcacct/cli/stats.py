@@ -6,7 +6,7 @@ import grp
 import json
 import re
 import time
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple
 
@@ -21,7 +21,16 @@ from arcacct.errors import UsageError
 from arcacct.publishing.ledger_rows import iso
 from arcacct.queries import arcctl, questions
 from arcacct.queries.questions import Selection
-from arcacct.queries.usage import NEEDS, Conversion, Lacking, UsageOrder, UsageTable, before_recording, usage
+from arcacct.queries.usage import (
+    NEEDS,
+    UNMEASURED,
+    Conversion,
+    Lacking,
+    UsageOrder,
+    UsageTable,
+    before_recording,
+    usage,
+)
 from arcacct.records.states import FINAL, IN_PROGRESS
 from arcacct.sources.gridengine.qacct import (
     COLUMNS,
@@ -442,7 +451,7 @@ def _of_jobs(con: Connection, chosen: Selection, given: StatsOptions) -> Iterato
         complain_of(table.lacking)
     if {"wait", "walltime"} & set(by) and (pruned := questions.count_pruned(con)):
         print_error(f"{count_of(pruned, 'job')} in archives of `arcacct db prune` not counted: their class is unknown")
-    yield from answer_lines(table, given.form)
+    yield from answer_lines(table, given.form, details=given.details)
 
 
 def _complain_of_period(con: Connection, chosen: Selection, *, has_jobs: bool) -> None:
@@ -476,10 +485,22 @@ def named(by: str, known: Collection[str]) -> tuple[str, ...]:
     return names
 
 
-def answer_lines(table: UsageTable, form: str) -> Iterator[str]:
-    """The lines of an answer, for people with their total: who reads other forms would count everything twice."""
-    has_total = form == "table" and len(table.rows) > 1
-    yield from lines(table.columns, [*table.rows, table.total] if has_total else table.rows, form)
+def answer_lines(table: UsageTable, form: str, *, details: bool) -> Iterator[str]:
+    """
+    The lines of an answer, for people with their total: who reads other forms would count everything twice.
+
+    People read how many jobs have no measurement above the table (`complain_of`), or in it with ``details``.
+    """
+    if form != "table":
+        yield from lines(table.columns, table.rows, form)
+        return
+    places = [place for place, name in enumerate(table.columns) if details or name not in UNMEASURED]
+
+    def shown(row: Sequence[Any]) -> list[Any]:
+        return [row[place] for place in places]
+
+    rows = [*table.rows, table.total] if len(table.rows) > 1 else table.rows
+    yield from lines(shown(table.columns), map(shown, rows), form)
 
 
 def order_of(sort: str | None, top: int | None) -> UsageOrder | None:

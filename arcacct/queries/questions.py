@@ -283,7 +283,7 @@ class UsagePart(NamedTuple):
     stage_in_bytes: int
     stage_out_bytes: int
     jobs_without_wall: int = 0
-    """Those without a measured clock time: it counts 0."""
+    """Those that count, without a measured clock time: it is 0."""
     jobs_without_cpu: int = 0
     wall_without_cpu_s: int = 0
     """The clock time of those without a measured CPU time."""
@@ -473,7 +473,9 @@ def _parts_of(
     no_wall, no_cpu, core_rest = "0", "0", "0"
     if is_ours(con):
         raw = _RAW_OURS
-        no_wall, no_cpu, core_rest = "NoWall", "NoCpu", "CoreRest"
+        # All jobs include some that do not count: no measurement of these is missing.
+        no_wall, no_cpu = (f"CASE WHEN {column} THEN {_COUNTED} ELSE 0 END" for column in ("NoWall", "NoCpu"))
+        core_rest = "CoreRest"
     columns = ", ".join(raw[key] for key in keys)
     grouped = ", ".join(group_by.get(key, str(number)) for number, key in enumerate(keys, 1))
     rows = con.execute(

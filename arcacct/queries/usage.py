@@ -223,8 +223,7 @@ class UsageSum:
             "hepscore23_hours": hepscore23,
             "cpu_efficiency": round(self.cpu_s / measured_core_s, 4) if has_cpu and measured_core_s else None,
         }
-        if details:
-            shown |= {name: getattr(self, name) for name in _DETAILS}
+        shown |= {name: getattr(self, name) for name in (_DETAILS if details else UNMEASURED)}
         if measured:
             shown |= {
                 "gpu_hours": _rounded(self.gpu_s, _HOUR_S),
@@ -240,10 +239,9 @@ class UsageSum:
         return shown
 
 
-_DETAILS = (
-    *("failed_jobs", "stage_in_bytes", "stage_out_bytes"),
-    *("jobs_without_wall", "jobs_without_cpu", "jobs_without_benchmark"),
-)
+UNMEASURED = ("jobs_without_wall", "jobs_without_cpu")
+"""Columns of every answer: without them an amount would look like all of it."""
+_DETAILS = ("failed_jobs", "stage_in_bytes", "stage_out_bytes", *UNMEASURED, "jobs_without_benchmark")
 _MEASURED = ("gpu_s", "gpu_busy_s", "gpu_energy_j", "energy_j")
 
 

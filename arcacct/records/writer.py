@@ -37,7 +37,9 @@ from arcacct.records.recorder import (
 from arcacct.records.row_mapping import NUMBERS, ArexRows, Numbers, Row, rows_of, stored
 from arcacct.records.states import (
     ABORTED,
+    COMPLETED,
     CORE_SECONDS,
+    FAILED,
     FINAL,
     FQAN_KEYS,
     IN_PROGRESS,
@@ -112,7 +114,7 @@ class Written(NamedTuple):
     record_ids: Mapping[str, int] = {}
     """The RecordID of each job, by job ID, for any result."""
     without_wall: int = 0
-    """Added or changed jobs that ended and for which the source has no wall time; the next: no CPU time."""
+    """Added or changed jobs that count (not: aborted without usage) and have no wall time; the next: no CPU time."""
     without_cpu: int = 0
     with_part_of_cpu: int = 0
     """Those for which it has the CPU time of only some runs."""
@@ -153,14 +155,20 @@ class JobWriter:
         again = [job for job in jobs if job.job_id in known and known[job.job_id].record_id not in closed]
         merged = [self._merge(known[job.job_id], job) for job in again]
         written = [*new, *(job for job, one in zip(again, merged, strict=True) if one.changed)]
+        counted = [
+            job
+            for job in written
+            if job.status in (COMPLETED, FAILED)
+            or (job.status == ABORTED and any((job.wall_s, job.cpu_user_s, job.cpu_kernel_s)))
+        ]
         return Written(
             len(new),
             sum(one.changed for one in merged),
             sum(one.completed for one in merged),
             tuple(difference for one in merged for difference in one.differences),
             record_ids,
-            sum(job.wall_s is None and job.status in FINAL for job in written),
-            sum(job.cpu_user_s is None and job.status in FINAL for job in written),
+            sum(job.wall_s is None for job in counted),
+            sum(job.cpu_user_s is None for job in counted),
             sum(("cpu_user_s", OF_RUNS) in job.field_sources for job in written),
         )
 

@@ -325,7 +325,8 @@ def _reason(one: reports_tables.Failed) -> str:
 def top_users(ask: Ask, most: int, pseudonyms: Names | None) -> Table:
     """The users that used most."""
     found = ask(("user", "vo"))
-    columns = (Column("vo", "VO"), *(_USAGE[name] for name in ("jobs", "core_hours", "cpu_hours", "cpu_efficiency")))
+    names = ("jobs", "core_hours", "cpu_hours", "cpu_efficiency", "jobs_without_wall", "jobs_without_cpu")
+    columns = (Column("vo", "VO"), *(_USAGE[name] for name in names))
     ranked = []
     for of in found.named():
         dn = of["user"]

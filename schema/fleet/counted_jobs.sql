@@ -2,7 +2,7 @@
 -- PostgreSQL) alike: no division of whole numbers, no functions of dates, no types beyond BIGINT, INTEGER and text.
 -- is_published: those that receivers are sent. is_possible: 0 for values that no job can have (the ranges of
 -- arcacct.records.states, which every CE applies before it exports); no figure counts such a job. NULL is what nobody
--- measured: no_wall and no_cpu are 1 then, and a job whose cores are not known has one. Jobs may be told apart by
+-- measured: no_wall and no_cpu are 1 then of a published job, and a job whose cores are not known has one. Jobs may be told apart by
 -- texts of 8 KiB: a longer one would be compared as often as there are jobs, and `stats` refuses its file.
 -- wait_s: from the submission to the batch system to the start. Workers of A-REX write the start and the end in local time
 -- as if it were UTC; end_time is UTC and follows soon, so the distance of both ends tells the zone, in half hours. Up to 3
@@ -41,8 +41,11 @@ SELECT
   + CASE WHEN cpu_kernel_s BETWEEN 0 AND 9007199254740992 THEN cpu_kernel_s ELSE 0 END AS cpu_s,
   measured_wall_s, core_count AS known_cores,
   CASE WHEN waited_s BETWEEN -60 AND -1 THEN 0 WHEN waited_s >= 0 THEN waited_s END AS wait_s,
-  CASE WHEN wall_s IS NULL THEN 1 ELSE 0 END AS no_wall,
-  CASE WHEN cpu_user_s IS NULL THEN 1 ELSE 0 END AS no_cpu,
+  CASE WHEN wall_s IS NULL AND (status IN ('completed', 'failed')
+                                OR status = 'aborted' AND (cpu_user_s <> 0 OR cpu_kernel_s <> 0))
+       THEN 1 ELSE 0 END AS no_wall,
+  CASE WHEN cpu_user_s IS NULL AND (status IN ('completed', 'failed') OR status = 'aborted' AND wall_s <> 0)
+       THEN 1 ELSE 0 END AS no_cpu,
   CASE WHEN cpu_user_s IS NULL AND wall_s BETWEEN 0 AND 9007199254740992 THEN wall_s ELSE 0 END AS wall_without_cpu_s,
   CASE WHEN stage_in_bytes BETWEEN 0 AND 9007199254740992 THEN stage_in_bytes ELSE 0 END AS stage_in_bytes,
   CASE WHEN stage_out_bytes BETWEEN 0 AND 9007199254740992 THEN stage_out_bytes ELSE 0 END AS stage_out_bytes

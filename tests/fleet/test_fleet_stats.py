@@ -7,6 +7,7 @@ import math
 import pathlib
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import closing
 
 import pytest
 from in_process import said
@@ -22,6 +23,8 @@ from arcacct.records import states
 pytest.importorskip("duckdb", reason="the extra parquet is not installed")
 pytest.importorskip("pyarrow", reason="the extra parquet is not installed")
 
+import counted_jobs
+import exported_site
 import federation as generator
 import hostile_datasets
 import pyarrow as pa
@@ -115,6 +118,24 @@ def test_every_selection_selects_what_stats_selects(federation, opened, name) ->
     assert fewer.rows == whole.rows
     assert by_ce
     assert (len(found.partitions) < len(every.partitions)) == (selection[:4] != (None,) * 4)
+
+
+def test_an_aborted_job_without_usage_lacks_no_measurement(tmp_path, capsys) -> None:
+    """As `arcacct stats` has it: it counts nowhere, so nothing is missing of it."""
+    site = exported_site.Site(tmp_path)
+    with closing(site.con):
+        counted_jobs.add(site.con, site.here)
+        site.export()
+    options = ("--by", "vo,status", "--from", "2001", "--format", "json")
+    names = ("vo", "status", "jobs", "wall_s", "cpu_s", "jobs_without_wall", "jobs_without_cpu")
+    alone, of_dataset = (
+        [{name: row[name] for name in names} for row in json.loads(said(capsys, *command, *options).stdout)]
+        for command in (("--database", site.here.database, "stats"), ("fleet", "stats", site.dataset))
+    )
+
+    assert of_dataset == alone
+    assert [row["jobs_without_wall"] for row in alone if row["status"] == "aborted"] == [0]
+    assert sum(row["jobs_without_wall"] for row in alone) == 1
 
 
 def test_gpus_and_energy(tmp_path) -> None:

@@ -10,6 +10,7 @@ from collections import Counter
 from contextlib import closing
 
 import arex_corpus as corpus
+import counted_jobs
 import pytest
 import stored_jobs
 from hypothesis import HealthCheck, given, settings
@@ -490,3 +491,39 @@ def test_gpu_hours_and_energy_are_what_is_told_of_the_jobs(ours, options) -> Non
     assert {name: value for name, value in found.items() if name not in names} == {
         name: value for name, value in without.items() if name not in names
     }
+
+
+@pytest.mark.parametrize("by", ["vo", "queue", "status"])
+@pytest.mark.parametrize("form", ["json", "csv", "spreadsheet"])
+def test_programs_read_how_many_jobs_were_not_measured(tmp_path, by, form) -> None:
+    """Also without --details, and whatever is summed: jobs that do not count lack no measurement."""
+    here = corpus.place(tmp_path / "control")
+    initialise(here)
+    with closing(open_accounting(here)) as con:
+        counted_jobs.add(con, here)
+        jobs = counted_jobs.counted(con)
+
+    done = arcacct("--database", here.database, "stats", "--by", by, "--show-active", "--format", form)
+
+    rows = json.loads(done.stdout) if form == "json" else csv.DictReader(io.StringIO(done.stdout))
+    found = {row[by]: (int(row["jobs_without_wall"]), int(row["jobs_without_cpu"])) for row in rows}
+    wanted = {name: [0, 0] for name in found}
+    for job in jobs:
+        wanted[getattr(job, by)][0] += job.wall_s is None
+        wanted[getattr(job, by)][1] += job.cpu_s is None
+    assert found == {name: tuple(numbers) for name, numbers in wanted.items()}
+    assert any(map(any, found.values()))
+
+
+def test_people_read_above_the_table_how_many_jobs_were_not_measured(tmp_path) -> None:
+    """The table has columns of them with --details."""
+    here = corpus.place(tmp_path / "control")
+    initialise(here)
+    with closing(open_accounting(here)) as con:
+        counted_jobs.add(con, here)
+
+    brief, whole = (arcacct("--database", here.database, "stats", "--by", "vo", *more) for more in ((), ("--details",)))
+
+    assert "without a measured wall time, counted as 0 here" in brief.stderr
+    assert "jobs_without_wall" not in brief.stdout
+    assert "jobs_without_wall" in whole.stdout.splitlines()[0]

@@ -42,6 +42,14 @@ def test_what_became_of_jobs_is_counted(con) -> None:
     assert write(con, measured, other._replace(wall_s=1)) == Written(changed=2, record_ids=both, without_cpu=1)
 
 
+def test_a_job_that_does_not_count_lacks_no_measurement(con) -> None:
+    """Receivers get nothing of a job that was aborted without usage; of one with usage they do."""
+    gone = JOB._replace(job_id="gone", status="aborted", wall_s=None)
+    stopped = JOB._replace(job_id="stopped", status="aborted")
+
+    assert write(con, gone, stopped)[5:7] == (0, 1)
+
+
 def test_what_tells_nothing_new_of_a_job_leaves_it_as_it_is(con) -> None:
     """A job of another source, and one that ended but is told as if it still ran."""
     write(con, JOB)

@@ -227,6 +227,8 @@ def test_what_the_figures_rest_on_is_said(capsys, site) -> None:
 
     assert told["vo", "atlas", "jobs_without_cpu"] == "2"
     assert told["vo", "atlas", "jobs_without_wall"] == "1"
+    by_user = [told["user", f"/DC=org/CN=User {number} atlas", "jobs_without_cpu"] for number in range(3)]
+    assert by_user == ["1", "1", "0"]
     core_h = 8 * 3500 / 3600
     assert float(told["vo", "atlas", "core_hours"]) == pytest.approx(3 * core_h, abs=0.01)
     # Of the two jobs that have CPU time.
