@@ -163,10 +163,11 @@ def fleet() -> None:
     """
     Query many CEs at once, from the files of `arcacct export`.
 
-    Each DIR is a dataset of one or more CEs, a directory or a URL such as s3://bucket/path. Only files named in
-    manifests are read, each after a comparison of all its bytes with the SHA-256 in its manifest. A partition whose
-    manifest or file is damaged, or differs from the schema of the dataset, is named on stderr and skipped; the rest is
-    answered, and the exit code is 65.
+    Each DIR is a dataset of one or more CEs, a directory or a URL such as s3://bucket/path. SITE=DIR takes only this
+    site from it, and this site from nowhere else: so no other CE can claim its name. Only files named in manifests are
+    read, each after a comparison of all its bytes with the SHA-256 in its manifest. A partition whose manifest or file
+    is damaged, or differs from the schema of the dataset, is named on stderr and skipped; the rest is answered, and the
+    exit code is 65.
     """
 
 

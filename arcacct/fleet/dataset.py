@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -29,6 +30,7 @@ from arcacct.export.storage import Listing, Store, open_store
 
 
 _MOST_NAMED = 20
+_SITE_OF = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*=")
 
 
 class Unsound(Exception):
@@ -43,6 +45,8 @@ class Exported(NamedTuple):
     store: Store
     """The dataset that it is in."""
     manifest: Manifest
+    is_told: bool = False
+    """Whether somebody said that its site is in this directory."""
 
     @property
     def partition(self) -> Partition:
@@ -128,11 +132,19 @@ def dataset(directories: Sequence[str]) -> Dataset:
     """
     All partitions below these directories, of each CE and month one.
 
-    Raises InputError for a directory without any manifest; what is wrong with single partitions is among the problems.
+    SITE=DIR says that a site is in this directory and in no other, and that no other site is there. Raises InputError
+    for a directory without any manifest; what is wrong with single partitions is among the problems.
     """
     found: list[Exported] = []
     problems: list[str] = []
-    for directory in dict.fromkeys(one if "://" in one else os.path.abspath(one) for one in directories):
+    sites_in: dict[str, set[str]] = {}
+    for one in directories:
+        site, told, directory = one.partition("=") if _SITE_OF.match(one) else ("", "", one)
+        sites = sites_in.setdefault(directory if "://" in directory else os.path.abspath(directory), set())
+        sites |= {site} if told else set()
+    told_sites = set().union(*sites_in.values())
+    for directory, sites in sites_in.items():
+        there: set[str] = set()
         store = open_store(directory)
         manifests = store.listing(os.path.dirname(MANIFESTS))
         if not manifests.files and not manifests.refused:
@@ -142,13 +154,25 @@ def dataset(directories: Sequence[str]) -> Dataset:
         known = set()
         for path in sorted(manifests.files):
             partition = partition_of(path)
-            if partition is not None:
-                known.add(partition.folder("jobs"))
-                try:
-                    found.append(_usable(store, partition, parts))
-                except (InputError, StoreError) as wrong:
-                    problems.append(f"{wrong}")
+            if partition is None:
+                continue
+            known.add(partition.folder("jobs"))
+            there.add(partition.site)
+            if (partition.site not in sites) if sites else (partition.site in told_sites):
+                continue
+            try:
+                found.append(_usable(store, partition, parts)._replace(is_told=bool(sites)))
+            except (InputError, StoreError) as wrong:
+                problems.append(f"{wrong}")
         problems += _unnamed(store, parts, known)
+        problems += [
+            f"{store.path_of(f'{MANIFESTS}/site={site}')}: left out, because this directory was not named for {site};"
+            f" name it as {site}={store.shown} if its figures are from there"
+            for site in sorted(there - sites if sites else there & told_sites)
+        ]
+        problems += [
+            f"{store.shown}: it has no month of {site}; correct the name of the site" for site in sorted(sites - there)
+        ]
     return Dataset(tuple(found), tuple(problems))
 
 
@@ -225,8 +249,10 @@ def _one_of_each(found: Sequence[Exported]) -> tuple[list[Exported], list[str]]:
     by_name: dict[Partition, Exported] = {}
     by_life: dict[tuple[str, str, str], Exported] = {}
     problems = []
-    for one in sorted(found, key=lambda one: (one.manifest.written_s, one.manifest.finished_log_seq, one.path)):
-        # A site that was renamed has exported the same jobs twice.
+    for one in sorted(
+        found, key=lambda one: (one.is_told, one.manifest.written_s, one.manifest.finished_log_seq, one.path)
+    ):
+        # A site that was renamed has exported the same jobs twice; one that was told is no other one's former name.
         life = one.manifest.life, one.partition.ce, one.month_name
         for before in (by_name.get(one.partition), by_life.get(life)):
             if before is not None and before.path in kept:
@@ -238,9 +264,11 @@ def _one_of_each(found: Sequence[Exported]) -> tuple[list[Exported], list[str]]:
                 )
                 problems.append(
                     f"{before.path}: {why}; {one.path} was written later and is read instead, so that no job counts"
-                    " twice"
+                    " twice; if it is not of this CE, name the directory of each site as SITE=DIR"
                 )
-        kept[one.path] = by_name[one.partition] = by_life[life] = one
+        kept[one.path] = by_name[one.partition] = one
+        if not one.is_told:
+            by_life[life] = one
     return list(kept.values()), problems
 
 

@@ -250,6 +250,31 @@ def test_manifests_that_nobody_writes(tmp_path, capsys, change) -> None:
         assert done.stderr.count("\n") == 1
 
 
+def test_a_directory_named_for_a_site_has_that_site_alone(tmp_path, capsys) -> None:
+    """Whoever claims its name or its life elsewhere, later and soundly, decides about nothing."""
+    write(tmp_path / "a", 1, 2)
+    foreign = BAD._replace(site="Foreign")
+    for partition in (BAD, foreign):
+        jobs = {"jobs": generator.jobs_of(partition, JOBS // 2)}
+        write_partition(tmp_path / "b", partition, jobs, written_s=2_000_000_000)
+    asked = ("--by", "site,month", "--format", "json")
+
+    told = said(capsys, "fleet", "stats", f"Site-01={tmp_path / 'a'}", f"Foreign={tmp_path / 'b'}", *asked)
+    half_told = said(capsys, "fleet", "stats", f"Site-01={tmp_path / 'a'}", tmp_path / "b", *asked)
+    report = said(capsys, "report", "--month", "2026-01", "--fleet", f"Site-01={tmp_path / 'a'}", "--format", "json")
+    mistyped = said(capsys, "fleet", "verify", f"Site-1={tmp_path / 'a'}")
+
+    of_foreign, *own = [row["jobs"] for row in json.loads(told.stdout)]
+    assert (told.returncode, of_foreign, own) == (65, JOBS // 2, [JOBS, JOBS])
+    left_out = f"{tmp_path / 'b'}/manifests/v1/site=Site-01: left out, because this directory was not named for Site-01"
+    for done in (told, half_told):
+        assert left_out in done.stderr
+    assert [row["jobs"] for row in json.loads(half_told.stdout) if row["site"] == "Site-01"] == [JOBS, JOBS]
+    assert (report.returncode, report.stderr) == (0, "")
+    assert mistyped.returncode == 65
+    assert f"{tmp_path / 'a'}: it has no month of Site-1; correct the name of the site" in mistyped.stderr
+
+
 def test_a_site_that_was_renamed(tmp_path, capsys) -> None:
     """The same database exported under two names of its site counts once, as it was exported last."""
     write(tmp_path, 1)
