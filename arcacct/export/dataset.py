@@ -152,6 +152,11 @@ GROUP_ROWS = 2**20
 """A row group has at most so many rows."""
 
 
+def most_rows(jobs: int) -> int:
+    """How many rows a table may have that belong to so many jobs: a thousand each on average, of few jobs more."""
+    return 1000 * (jobs + 100)
+
+
 def group_bytes(rows: int) -> int:
     """How many bytes a row group with so many rows may have, uncompressed."""
     return 2**28 + rows * 2**13

@@ -29,6 +29,7 @@ from arcacct.export.dataset import (
     Manifest,
     Part,
     Partition,
+    most_rows,
     parse,
     partition_of,
     position_path,
@@ -53,8 +54,6 @@ _MOST_NOTE_BYTES, _NOTE_LEVELS = 1 << 16, 4
 _PIECE_BYTES = 1 << 20
 _SOME_JOBS = 100_000
 """So many a former part may have beyond what the log accounts for: of a database that was restored."""
-_MOST_ROWS_OF_A_JOB = 1000
-"""In one table, on average."""
 _KEEP = "jobs that were pruned are in it alone: restore it, or remove the manifest to continue without them"
 
 
@@ -348,7 +347,7 @@ class _Export:
         path = self._store.path_of(former.partition.manifest)
         rows = {table: part.rows for table, part in former.tables.items()}
         most_jobs = 2 * self._now.seq + _SOME_JOBS
-        if rows["jobs"] > most_jobs or max(rows.values()) > _MOST_ROWS_OF_A_JOB * (rows["jobs"] + _SOME_JOBS):
+        if rows["jobs"] > most_jobs or max(rows.values()) > most_rows(rows["jobs"]):
             raise InputError(f"{path}: {rows['jobs']} jobs and {max(rows.values())} rows cannot be of this CE; {_KEEP}")
         if 2 * sum(part.bytes for part in former.tables.values()) > shutil.disk_usage(folder).free:
             raise InputError(

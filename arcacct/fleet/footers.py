@@ -16,7 +16,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from arcacct.export.dataset import GROUP_ROWS, KEYS, columns, group_bytes
+from arcacct.export.dataset import GROUP_ROWS, KEYS, columns, group_bytes, most_rows
 from arcacct.fleet.dataset import Exported, Footer, Unsound, first_line
 from arcacct.wording import count_of
 
@@ -28,7 +28,7 @@ _FOOTER_BYTES = 2**21
 _LIST_LENGTH = 1024
 """The most columns, and the most row groups."""
 _ROWS_PER_BYTE = 64
-"""The most jobs per byte of their file; each has times and an id of its own, and takes 20 bytes or more."""
+"""The most rows of any table per byte of the jobs: each of these has an id of its own, and takes 20 bytes as a rule."""
 _MAGIC = b"PAR1"
 _TYPES = {
     ("INT64", "None"): "int64",
@@ -60,8 +60,12 @@ class Footers:
         names = self._names(table, metadata)
         if metadata.num_rows != part.rows:
             raise Unsound(f"has {count_of(metadata.num_rows, 'row')}, the manifest says {part.rows}")
-        if table == "jobs" and part.rows > _ROWS_PER_BYTE * part.bytes:
-            raise Unsound(f"has {part.rows} rows in {part.bytes} bytes; at most {_ROWS_PER_BYTE} per byte are read")
+        jobs = one.jobs
+        if part.rows > _ROWS_PER_BYTE * jobs.bytes or part.rows > most_rows(jobs.rows):
+            raise Unsound(
+                f"has {part.rows} rows, of {count_of(jobs.rows, 'job')} in {jobs.bytes} bytes; at most"
+                f" {min(_ROWS_PER_BYTE * jobs.bytes, most_rows(jobs.rows))} are read"
+            )
         return Footer(names, _most_bytes(metadata))
 
     def _names(self, table: str, metadata: Any) -> tuple[str, ...]:

@@ -97,6 +97,23 @@ def test_what_the_footer_does_not_tell_is_found_when_it_is_read(kind, tmp_path, 
         assert (str(root / BAD.manifest) in done.stderr) == (BAD.ce not in told)
 
 
+@pytest.mark.parametrize("table", ["events", "transfers", "attributes"])
+def test_more_rows_than_jobs_can_have_are_refused_by_the_footer(table, tmp_path, capsys) -> None:
+    """Three million in some kB would be hundreds of MB of a database: named, and the other CE is answered."""
+    root = made(tmp_path, WHOLE, BAD)
+    hostile_datasets.many_rows(root, BAD, table, 3_000_000)
+    assert sum(file.stat().st_size for file in (root / BAD.folder(table)).iterdir()) < 100_000
+
+    verified = said(capsys, "fleet", "verify", root)
+    asked = said(capsys, "fleet", "sql", root, f"SELECT count(*) AS rows FROM {table}", "--format", "json")
+
+    for done in (verified, asked):
+        assert (done.returncode, done.stderr.count("\n")) == (65, 1)
+        assert f"arcacct: {root / BAD.manifest}: " in done.stderr
+        assert f"has 3000000 rows, of {JOBS} jobs in " in done.stderr
+    assert json.loads(asked.stdout) == [{"rows": 0}]
+
+
 def test_an_honest_text_is_a_text(tmp_path, capsys) -> None:
     """Whatever it would mean to psql, in a column that is a string."""
     root = made(tmp_path, WHOLE)

@@ -13,6 +13,7 @@ import pathlib
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -60,7 +61,8 @@ def replace(
     digest = hashlib.sha256(data).hexdigest()
     part |= {"file": part_name(digest), "sha256": digest, "bytes": len(data)}
     if rows is not None:
-        part["rows"] = rows
+        ends = {name: told["tables"]["jobs"][name] if rows else None for name in ("end_min_s", "end_max_s")}
+        part |= {"rows": rows, **ends}
     (root / partition.part(table, part["file"])).write_bytes(data)
     manifest.write_bytes(with_digest(told))
 
@@ -199,6 +201,15 @@ def _repeated(root: pathlib.Path, partition: Partition, rows: int, values: pa.Ar
     if "dictionary_pagesize_limit" not in options:
         options |= {"use_dictionary": False, "column_encoding": {name: "DELTA_BYTE_ARRAY"}, "data_page_size": 2**30}
     write(root, partition, many, store_schema=False, compression="zstd", write_statistics=False, **options)
+
+
+def many_rows(root: pathlib.Path, partition: Partition, table: str, rows: int) -> None:
+    """So many rows of a table that are all alike, in some kB."""
+    schema = read(root, partition, table).schema
+    values = {name: [1 if kind == "int64" else "x"] for name, kind in zip(schema.names, schema.types, strict=True)}
+    one = pa.Table.from_pydict(values).cast(schema)
+    many = one.take(pa.array(np.zeros(rows, np.int8)))
+    write(root, partition, many, table, row_group_size=2**20, compression="zstd")
 
 
 def _decimal_that_says_int(root: pathlib.Path, partition: Partition) -> None:
