@@ -350,7 +350,7 @@ def give_up(run: SweepRun, job_ids: Sequence[str]) -> None:
     for job_id in wanted:
         if job_id not in waiting:
             run.complaints.append(
-                f"{job_id}: not given up: no sweep has put it on hold; `arcacct job info` shows its record"
+                f"{job_id}: not given up: no sweep has put it on hold; `arcacct job` shows its record"
             )
     for some in run.slices([waiting[job_id] for job_id in wanted if job_id in waiting]):
         with run.recording(len(some)):

@@ -460,7 +460,7 @@ def unusable_files(folders: Iterable[str], con: Connection | None) -> Iterator[t
             if not job_id:
                 todo = f"install the arcacct that wrote it, or remove the file; {back}"
             elif con is not None and recorder.has_ended(con, job_id):
-                todo = f"the end of the job is recorded (`arcacct job info {job_id}`): remove the file"
+                todo = f"the end of the job is recorded (`arcacct job {job_id}`): remove the file"
             elif con is not None and recorder.knows(con, job_id):
                 todo = back
             else:

@@ -16,10 +16,10 @@ from arcacct.cli.console import data, examples, print_error, print_line
 from arcacct.cli.options import in_order, places_of, settings_of, together
 from arcacct.cli.progress import at_work
 from arcacct.cli.queries import arcctl_option, arcctl_version, asking, completed, opened
-from arcacct.cli.tables import LISTED, TOLD, format_option, show, show_object
+from arcacct.cli.tables import LISTED, format_option, show, show_object
 from arcacct.database import access
 from arcacct.database import query as database_query
-from arcacct.errors import InputError
+from arcacct.errors import InputError, UsageError
 from arcacct.queries import arcctl as queries_arcctl
 from arcacct.queries.arcctl import arcctl_record
 from arcacct.records.reader import find_job
@@ -28,77 +28,97 @@ from arcacct.records.reader import find_job
 
 
 _TRANSFER = ("url", "type", "size", "timestart", "timeend")
+SECTIONS = ("info", "events", "transfers", "why")
 PARTS = ("all", "description", "resources", "rtes", "authtokens", "json")
 _LONGEST_STATEMENT = 1_000_000
 """Characters."""
 _job_id = click.argument("job_id", metavar="JOBID", shell_complete=completed("job"))
 
 
-@click.group(
-    short_help="Show everything about one job: record, events, transfers, or why it was not sent.",
-    epilog=examples("arcacct job why rUkNDmRi", "arcacct job info 27647"),
+@click.command(
+    short_help="Show everything about one job: record, events, transfers, and what was sent, or why it was not.",
+    epilog=examples(
+        "arcacct job rUkNDmRi",
+        "arcacct job --only why --sent rUkNDmRi",
+        "arcacct job --only events --format csv 27647",
+    ),
 )
-def job() -> None:
-    """Show everything about one job: JOBID is its id or URL, its id in the batch system, or the beginning of its id."""
-
-
-@job.command(
-    short_help="Its record.",
-    epilog=examples("arcacct job info rUkNDmRi", "arcacct job info -o json rUkNDmRi"),
+@click.option("--only", type=click.Choice(SECTIONS), help="Only this section; info, events and transfers as arcctl.")
+@click.option("--sent", "with_texts", is_flag=True, help="Also show its text in each message, as far as it is known.")
+@click.option("-o", "--output", type=click.Choice(PARTS), hidden=True, help="With --only info: as arcctl job info -o.")
+@format_option(
+    LISTED,
+    "an object with info and why, or the content of the section",
+    start="Output format; csv and spreadsheet only of events and transfers.",
 )
-@click.option(
-    "-o",
-    "--output",
-    type=click.Choice(PARTS),
-    default="all",
-    show_default=True,
-    help="Which part, or everything as JSON.",
-)
-@format_option(TOLD, "as with -o json")
 @arcctl_option
 @_job_id
 @click.pass_context
-def info(ctx: click.Context, output: str, form: str, arcctl: str | None, job_id: str) -> None:
-    """Show a job's record, in the format of arcctl accounting job info; times in UTC."""
-    record = _record(ctx, job_id, arcctl)
-    unfinished = None if form == "json" else queries_arcctl.unfinished(record)
-    if unfinished is not None:
-        print_line(unfinished)
-    elif "json" in (output, form):
-        data(json.dumps(record))
-    else:
-        for line in queries_arcctl.info(record, output):
-            print_line(line)
-
-
-@job.command(short_help="Its changes of state.", epilog=examples("arcacct job events rUkNDmRi"))
-@format_option(LISTED)
-@arcctl_option
-@_job_id
-@click.pass_context
-def events(ctx: click.Context, form: str, arcctl: str | None, job_id: str) -> None:
-    """Show a job's changes of state, in the format of arcctl accounting job events; times in UTC."""
-    record = _record(ctx, job_id, arcctl)
-    if form == "text":
-        _some(record, queries_arcctl.events(record), "events")
-    else:
-        show(("event", "time"), record["JobEvents"], form)
-
-
-@job.command(short_help="The files that A-REX transferred for it.", epilog=examples("arcacct job transfers rUkNDmRi"))
-@format_option(LISTED)
-@arcctl_option
-@_job_id
-@click.pass_context
-def transfers(ctx: click.Context, form: str, arcctl: str | None, job_id: str) -> None:
+def job(
+    ctx: click.Context,
+    job_id: str,
+    *,
+    only: str | None,
+    with_texts: bool,
+    output: str | None,
+    form: str,
+    arcctl: str | None,
+) -> None:
     """
-    Show the files that A-REX transferred for a job, in the format of arcctl accounting job transfers; times in UTC.
+    Show a job's record, transfers and history: control files, events, and each message that had it, with the answer.
+
+    JOBID is its id or URL, its id in the batch system, or the beginning of its id. For each target without such a
+    message the history says why. Of a pruned or deleted record, given by its whole id, it shows what was sent. The
+    sections info, events and transfers have the format of arcctl accounting job; times are UTC.
     """
-    record = _record(ctx, job_id, arcctl)
-    if form == "text":
-        _some(record, queries_arcctl.transfers(record), "data transfers")
+    if output and only != "info":
+        raise UsageError("-o needs --only info")
+    if with_texts and only not in (None, "why"):
+        raise UsageError("--sent needs the section why")
+    if form in ("csv", "spreadsheet") and only not in ("events", "transfers"):
+        raise UsageError(f"--format {form} needs --only events or --only transfers")
+    if only is None:
+        _everything(ctx, job_id, with_texts=with_texts, form=form, arcctl=arcctl)
+    elif only == "why":
+        _tell(_history(ctx, job_id, with_texts=with_texts), form)
     else:
-        show(_TRANSFER, ([one[name] for name in _TRANSFER] for one in record["DataTransfers"]), form)
+        _section(_record(ctx, job_id, arcctl), only, output or "all", form)
+
+
+def _everything(ctx: click.Context, job_id: str, *, with_texts: bool, form: str, arcctl: str | None) -> None:
+    """The record and the transfers, then the history, which has the events."""
+    try:
+        record = _record(ctx, job_id, arcctl)
+    except InputError:
+        # The ledger may know a job that is no longer in the database.
+        record = None
+    if record is not None and form == "text":
+        _tell([*_info(record, "all"), *queries_arcctl.transfers(record), ""], form)
+    history = _history(ctx, job_id, with_texts=with_texts)
+    if form == "json":
+        show_object({"info": record, "why": history})
+    else:
+        _tell(history, form)
+
+
+def _section(record: queries_arcctl.ArcctlJob, only: str, output: str, form: str) -> None:
+    """What arcctl prints about a job: info, events or transfers."""
+    if only == "info":
+        if form == "json" or (output == "json" and queries_arcctl.unfinished(record) is None):
+            data(json.dumps(record))
+        else:
+            _tell(_info(record, output), form)
+        return
+    is_events = only == "events"
+    if form != "text":
+        columns = ("event", "time") if is_events else _TRANSFER
+        moved = ([one[name] for name in _TRANSFER] for one in record["DataTransfers"])
+        show(columns, record["JobEvents"] if is_events else moved, form)
+        return
+    lines = list(queries_arcctl.events(record) if is_events else queries_arcctl.transfers(record))
+    _tell(lines, form)
+    if not lines:
+        print_error(f"There are no {'events' if is_events else 'data transfers'} registered for job {record['JobID']}")
 
 
 def _record(ctx: click.Context, job_id: str, arcctl: str | None) -> queries_arcctl.ArcctlJob:
@@ -106,30 +126,13 @@ def _record(ctx: click.Context, job_id: str, arcctl: str | None) -> queries_arcc
         return arcctl_record(con, find_job(con, job_id).record_id, arcctl_version(con, arcctl))
 
 
-def _some(record: queries_arcctl.ArcctlJob, lines: Iterable[str], what: str) -> None:
-    found = False
-    for line in lines:
-        found = True
-        print_line(line)
-    if not found:
-        print_error(f"There are no {what} registered for job {record['JobID']}")
+def _info(record: queries_arcctl.ArcctlJob, output: str) -> Iterable[str]:
+    unfinished = queries_arcctl.unfinished(record)
+    return queries_arcctl.info(record, output) if unfinished is None else [unfinished]
 
 
-@job.command(
-    short_help="Its history: seen, recorded, sent, answered, or why not.",
-    epilog=examples("arcacct job why rUkNDmRi", "arcacct job why --sent rUkNDmRi"),
-)
-@click.option("--sent", "with_texts", is_flag=True, help="Also show its text in each message, as far as it is known.")
-@format_option(TOLD, "a list of lines")
-@_job_id
-@click.pass_context
-def why(ctx: click.Context, job_id: str, *, with_texts: bool, form: str) -> None:
-    """
-    Show the history of a job: control files, events, record, and every message that contained it with its answer.
-
-    For each target without such a message it says why. For a pruned or deleted record, given by its whole id, it shows
-    what was sent.
-    """
+def _history(ctx: click.Context, job_id: str, *, with_texts: bool) -> list[str]:
+    """What happened to a job; of a pruned or deleted one, given by its whole id, what was sent. Raises InputError."""
     from arcacct.queries import job_history  # noqa: PLC0415  all of publishing is slow to import
 
     settings = settings_of(ctx)
@@ -140,15 +143,17 @@ def why(ctx: click.Context, job_id: str, *, with_texts: bool, form: str) -> None
         access.one_moment(ledger),
     ):
         try:
-            lines = list(job_history.why(settings, con, ledger, find_job(con, job_id), with_texts=with_texts))
+            return list(job_history.why(settings, con, ledger, find_job(con, job_id), with_texts=with_texts))
         except InputError:
             gone = job_id.rpartition("/")[2] if "://" in job_id else job_id
             if not job_history.was_sent(ledger, gone):
                 raise
-            lines = list(job_history.why_gone(settings, con, ledger, gone, with_texts=with_texts))
-    # Not in that moment: who reads takes his time.
+            return list(job_history.why_gone(settings, con, ledger, gone, with_texts=with_texts))
+
+
+def _tell(lines: Iterable[str], form: str) -> None:
     if form == "json":
-        show_object(lines)
+        show_object(list(lines))
         return
     for line in lines:
         print_line(line)

@@ -23,13 +23,12 @@ from arcacct.errors import ArcacctError, StoreError, UsageError, cannot_load, us
 
 COMMANDS = {
     "setup": "Guide the installation: check everything before A-REX restarts, and show the next steps.",
-    "record": "Record one state change of a job, as a callout and the recorder do together.",
     "sweep": "Record the events in the spool, and what callouts missed.",
     "switch": "Take over from jura-ng without counting a job twice.",
     "publish": "Send new records to every configured target.",
     "republish": "Send the records of a period again.",
     "quarantine": "List, retry, drop or decide on records that are not sent.",
-    "job": "Show everything about one job: record, events, transfers, or why it was not sent.",
+    "job": "Show everything about one job: record, events, transfers, and what was sent, or why it was not.",
     "stats": "Sum jobs, in arcctl's format or by month, VO, user, ...",
     "report": "Report a month: usage, pledge, failures, users, energy and publishing.",
     "export": "Write the finished jobs of this CE into a dataset of many CEs, as Parquet.",
@@ -49,17 +48,22 @@ COMMANDS = {
     "help": "Show a page of the manual, or search it.",
 }
 """Name and help of each command, in the order of a job's life."""
+HIDDEN = ("record",)
+"""Commands that no list shows."""
 
 
 class FormerWords(NamedTuple):
     """What runs in place of words that were a command."""
 
     runs: str
-    new: str
-    """What the line on stderr says to write."""
+    new: str | None
+    """What the line on stderr says to write; ``None`` for words of arcctl, which stay."""
 
 
 FORMER = {
+    **{f"job {section}": FormerWords(f"job --only {section}", None) for section in ("info", "events", "transfers")},
+    "job why": FormerWords("job --only why", "`job JOBID`, or `job --only why JOBID`"),
+    "quarantine show": FormerWords("quarantine show", "`job JOBID`"),
     "features machine write": FormerWords("features write machine", "`features write machine DIRECTORY KEY=VALUE`"),
     "features job write": FormerWords("features write job", "`features write job DIRECTORY KEY=VALUE`"),
     "features job set": FormerWords("features set", "`features write job --no-environment DIRECTORY KEY=VALUE`"),
@@ -67,7 +71,7 @@ FORMER = {
     "features shutdown set": FormerWords("features shutdown", "`features shutdown DIRECTORY WHEN`"),
     "features shutdown clear": FormerWords("features shutdown --cancel", "`features shutdown --cancel DIRECTORY`"),
 }
-"""By the words that were a command, and are gone in the next release."""
+"""By the words that were a command. All but arcctl's are gone in the next release."""
 MODULES = {
     "sweep": "record",
     "query": "job",
@@ -101,7 +105,7 @@ class LazyGroup(click.Group):
     """A group that knows its commands by name and imports only the one that runs."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002  click's signature
-        return list(COMMANDS)
+        return [*COMMANDS, *HIDDEN]
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -109,19 +113,19 @@ class LazyGroup(click.Group):
         for words, former in FORMER.items():
             parts = words.split()
             if args[: len(parts)] == parts:
-                if not ctx.resilient_parsing:
+                if former.new and not ctx.resilient_parsing:
                     print_deprecated(f"`{words}`", former.new)
                 args = [*former.runs.split(), *args[len(parts) :]]
                 break
-        if args[0] not in COMMANDS and not args[0].startswith("-") and not ctx.resilient_parsing:
+        if args[0] not in self.list_commands(ctx) and not args[0].startswith("-") and not ctx.resilient_parsing:
             if any(f"--{args[0]}" in param.opts for param in self.params):
                 raise click.UsageError(f"{args[0]!r} is not a command; did you mean `arcacct --{args[0]}`?", ctx)
             # click knows only commands that are imported: it would suggest none.
             raise click.exceptions.NoSuchCommand(args[0], possibilities=COMMANDS, ctx=ctx)
         return super().resolve_command(ctx, args)
 
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002  click's signature
-        if cmd_name not in COMMANDS:
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in self.list_commands(ctx):
             return None
         module = import_module(f"arcacct.cli.{MODULES.get(cmd_name, cmd_name)}")
         # No function can be called `import`.

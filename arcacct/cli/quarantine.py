@@ -96,13 +96,15 @@ def list_(ctx: click.Context, target: str | None, *, decided: bool, form: str) -
 
 
 @quarantine.command(
-    short_help="All details of one quarantined record.", epilog=examples("arcacct quarantine show rUkNDmRi")
+    hidden=True,
+    short_help="All details of one quarantined record.",
+    epilog=examples("arcacct quarantine show rUkNDmRi"),
 )
 @click.argument("job_id", metavar="JOBID")
 @format_option(TOLD, "as in quarantine list")
 @click.pass_context
 def show(ctx: click.Context, job_id: str, form: str) -> None:
-    """Show where and why a record is quarantined; `arcacct job why` shows the rest of its history."""
+    """Show where and why a record is quarantined; `arcacct job` shows the rest of its history."""
     settings = settings_of(ctx)
     (job_id,) = _whole_ids(settings, (job_id,))
     with closing(access.read_publishing(settings.places)) as con:
@@ -117,7 +119,7 @@ def show(ctx: click.Context, job_id: str, form: str) -> None:
             for decision in hold_decisions.decisions(con, record.record_id):
                 print_line(f"  {iso(decision.decided_s)} {decision.decided_by} decided: {decision.state}")
     if not found and not implausible:
-        raise InputError(f"{job_id}: not quarantined; see `arcacct quarantine list` and `arcacct job why {job_id}`")
+        raise InputError(f"{job_id}: not quarantined; see `arcacct quarantine list` and `arcacct job {job_id}`")
     if form == "json":
         show_object([*map(_as_json, implausible), *(one._asdict() for one in found)])
         return
@@ -204,7 +206,7 @@ def decide(
 
     The reported values stay in the database; `quarantine list` shows them with the bound. A decision applies to the
     values it was made for: if these values change, the record is held again. The decision is stored with time and
-    operator (`arcacct job why`), and `--as held` cancels it.
+    operator (`arcacct job`), and `--as held` cancels it.
     """
     if bool(job_ids) == bool(reason or month):
         raise click.UsageError("pass ids of jobs, or --reason or --month")

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 # `arcacct record`: launcher and recorder in one, for people: its errors are errors.
 
 
-@click.command(epilog=examples("arcacct record /var/spool/arc/jobstatus rUkNDmRi FINISHED"))
+@click.command(hidden=True, epilog=examples("arcacct record /var/spool/arc/jobstatus rUkNDmRi FINISHED"))
 @click.argument("controldir")
 @click.argument("jobid")
 @click.argument("state", type=click.Choice(STATES))

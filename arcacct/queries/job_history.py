@@ -28,7 +28,7 @@ from arcacct.records.states import ABORTED, NOT_MEASURED
 from arcacct.targets import plugins
 from arcacct.wording import count_of
 
-# What a receiver was sent of a job or a sum, for `arcacct job why --sent`.
+# What a receiver was sent of a job or a sum, for `arcacct job --sent`.
 #
 # The bytes of a message are kept until it is answered, and of some longer (`keep_messages`). Of the others the ledger
 # has the SHA-256 of the text: made again of the records as they are, a message that has it is the one that was sent.
@@ -285,7 +285,7 @@ def _name_or_none(value: object) -> str:
     return str(value or "none")
 
 
-# The whole story of one job, for `arcacct job why`: seen, recorded, sent, answered, or why not.
+# The whole story of one job, for `arcacct job`: seen, recorded, sent, answered, or why not.
 
 
 _SUFFIXES = ("local", "diag", "statistics", "failed")
@@ -449,8 +449,13 @@ def _lines(sent: SentText) -> Iterator[str]:
 
 def _set_aside(plugin: TargetPlugin, aside: Iterable[held.QuarantineEntry]) -> Iterator[str]:
     for one in aside:
-        again = f"; {one.retry_text}" if one.retry_text else ""
-        yield f"  {plugin.target.name}: {one.state} since {iso(one.since_s)}: {one.reason}{again}"
+        more = (
+            f"tried {count_of(one.attempts + 1, 'time')}" if one.attempts else "",
+            f"the receiver rejected it in {count_of(one.refusals, 'run')}" if one.refusals else "",
+            one.retry_text,
+        )
+        reason = "; ".join(filter(None, (one.reason, *more)))
+        yield f"  {plugin.target.name}: {one.state} since {iso(one.since_s)}: {reason}"
 
 
 def _beside_records(

@@ -359,7 +359,7 @@ TODO = {
     BEFORE: "`arcacct republish` sends them",
     CHANGED: "the next `arcacct publish` sends the correction",
     LATER: "the portal counts once a day: compare with a newer export",
-    GONE: "a correction sends zeros for them, or `arcacct job why JOBID` shows them",
+    GONE: "a correction sends zeros for them, or `arcacct job JOBID` shows them",
     SITE: "export the table of the site in gocdb_name=",
     BENCHMARK: "`arcacct stats --by benchmark` shows what is recorded, `arcacct db benchmark --plan` a correction",
     LESS: "not arrived, or not summarised yet: wait a day, then `arcacct republish`",

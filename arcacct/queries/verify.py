@@ -79,7 +79,7 @@ _LOOKED_UP_JOBS = 500
 _TODO = "`arcacct import arex` imports it"
 _LATE = "`arcacct sweep` records later changes"
 _NONE_BEFORE = "; if no job ended before, `arcacct publish --accept-lower {}` says so"
-_NOT_FROM_FILES = "`arcacct job info` shows the source of the record"
+_NOT_FROM_FILES = "`arcacct job` shows the source of the record"
 
 
 def verify(
@@ -358,7 +358,7 @@ def _arex(
                     and sources.get(ours[job_id].record_id, {}).get("wall_s", UNKNOWN) in UNMEASURED
                 ):
                     text = f"wall {one.wall_s} s, in the database {ours[job_id].wall_s} s"
-                    yield job_id, f"{text}; `arcacct job info` shows the source of ours"
+                    yield job_id, f"{text}; `arcacct job` shows the source of ours"
             absent = [(job_id, one) for job_id, one in ended.items() if job_id not in ours]
             for lacking in map(dict, batches(absent, _LOOKED_UP_JOBS)):
                 put_away = archives.archived(con, {job_id: one.end_time for job_id, one in lacking.items()})

@@ -84,8 +84,8 @@ def measured(site: pathlib.Path, here: Places, box: dict[str, str], jobs: int, r
     for name, line in {
         "status": ("status",),
         "metrics": ("metrics",),
-        "job info": ("job", "info", job_id),
-        "job why": ("job", "why", job_id),
+        "job --only info": ("job", "--only", "info", job_id),
+        "job --only why": ("job", "--only", "why", job_id),
         "stats --by month,vo": ("stats", "--by", "month,vo"),
         **{
             f"stats --by {by} of a month": ("stats", "--by", by, "--from", "2026-08-01", "--to", "2026-09-01")

@@ -21,7 +21,7 @@ WRITING = (
 )  # fmt: skip
 READING = (
     "publish --dry-run", "republish --from 2026-10-01 --to 2026-11-01 --plan", "db check", "db backup", "db upgrade",
-    "db prune --before 2026-01-01 --yes", "verify 2026-10", "stats", "job info Job1", "job why Job1",
+    "db prune --before 2026-01-01 --yes", "verify 2026-10", "stats", "job info Job1", "job Job1", "job --only why Job1",
     "query SELECT+1",
 )  # fmt: skip
 

@@ -94,7 +94,7 @@ def test_a_decision_counts_and_is_taken_back(conf) -> None:
     assert counted(conf) == (1, 3500)
     assert listed(conf).keys() == LIES.keys()
 
-    story = arcacct("--config", conf, "job", "why", "STORED000001").stdout
+    story = arcacct("--config", conf, "job", "--only", "why", "STORED000001").stdout
     assert "reported, and cannot be true: wall-beyond-life (wall_s 100000, at most 3900)" in story
     for state in ("bound", "unknown", "held"):
         assert f"decided: {state}" in story

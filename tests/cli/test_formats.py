@@ -27,11 +27,7 @@ PRINTS = {
     "setup": "setup --check",
     "switch": "switch --plan {arex}",
     "quarantine list": "quarantine list",
-    "quarantine show": "quarantine show STORED000001",
-    "job events": "job events STORED000000",
-    "job info": "job info STORED000000",
-    "job transfers": "job transfers STORED000000",
-    "job why": "job why STORED000000",
+    "job": "job STORED000000",
     "stats": "stats",
     "report": "report --month 2026-05",
     "query": "query 'SELECT 1 AS one'",
@@ -51,7 +47,7 @@ PRINTS = {
 }
 """A command line of each command that prints data."""
 ACTS = {
-    *("record", "sweep", "publish", "republish", "export", "fleet load", "sandbox", "demo"),
+    *("sweep", "publish", "republish", "export", "fleet load", "sandbox", "demo"),
     *("quarantine decide", "quarantine drop", "quarantine retry"),
     *("import arex", "import htcondor", "import lsf", "import pbs", "import slurm", "import sonar"),
     *("features record", "features remove", "features shutdown", "features write"),
@@ -89,7 +85,7 @@ def test_every_command_that_prints_data_has_the_option() -> None:
     assert known.keys() == {*PRINTS} | ACTS | IN_A_FORM_OF_ITS_OWN.keys()
     for path, command in known.items():
         found = options_of_output(command)
-        of_arcctl = ["--output"] if path in ("stats", "job info", "metrics") else []
+        of_arcctl = ["--output"] if path in ("stats", "job", "metrics") else []
         expected = [] if path not in PRINTS else ["--format", *FORMER.get(path, ())]
         assert sorted(found) == sorted(expected + of_arcctl), path
         for flag in FORMER.get(path, ()):

@@ -56,7 +56,7 @@ def steers(text: str) -> list[str]:
 
 QUESTIONS = [
     ("job", "info", "one"),
-    ("job", "why", "one"),
+    ("job", "--only", "why", "one"),
     ("stats", "-o", "users"),
     ("stats", "-o", "wlcgvos"),
     ("stats", "--by", "user,vo,queue"),
@@ -81,7 +81,9 @@ def test_nothing_steers_the_terminal_of_who_asks(site, question) -> None:
     assert "\nforged line" not in seen
 
 
-@pytest.mark.parametrize("question", [("job", "info", "one"), ("stats", "-o", "users"), ("job", "why", "one")])
+@pytest.mark.parametrize(
+    "question", [("job", "info", "one"), ("stats", "-o", "users"), ("job", "--only", "why", "one")]
+)
 def test_a_script_reads_one_line_for_each_name(site, question) -> None:
     """In a pipe, too, a name is one line, and every character of it can be told."""
     out, _err = piped(site, *question)
@@ -106,8 +108,8 @@ def test_formats_for_programs_have_the_name_itself(site) -> None:
     "question",
     [
         ("job", "info", "one"),
-        ("job", "why", "one"),
-        ("job", "why", "two"),
+        ("job", "--only", "why", "one"),
+        ("job", "--only", "why", "two"),
         ("stats", "-o", "users"),
         ("stats", "--by", "user"),
         ("verify", "2024-06"),

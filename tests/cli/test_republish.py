@@ -174,7 +174,7 @@ def test_the_prefix_of_an_apel_of_the_command_line(site, run, tmp_path) -> None:
 def test_why_tells_the_whole_story(site, run) -> None:
     """Job why names files, events, and each message that carried the job, with its answer."""
     run("publish", "--since", "2026-11-01")
-    code, out, _err = run("job", "why", JOB[:6])
+    code, out, _err = run("job", "--only", "why", JOB[:6])
 
     assert code == 0
     assert f"job {JOB}" in out
@@ -190,7 +190,7 @@ def test_why_says_why_not(site, run) -> None:
     """A job that was not sent has a reason for each target."""
     site.configure(rehearsal.SGAS_AND_CARS.replace("[arex/jura/apel", "vofilter=atlas\n[arex/jura/apel"))
     run("publish", "--since", "2026-11-01", "--target", "s")
-    _code, out, _err = run("job", "why", JOB)
+    _code, out, _err = run("job", "--only", "why", JOB)
 
     assert "sgas:s: not sent: its VO is not selected by the target (vofilter=atlas)" in out
     assert "apel:a: not sent: nothing was published to this target yet" in out
@@ -214,7 +214,7 @@ def test_quarantine_names_retries_and_drops(site, run) -> None:
     code, out, _err = run("quarantine", "list", "--format", "json")
     assert [(one["job_id"], one["state"]) for one in json.loads(out)] == [(JOB, "quarantined")]
     assert "value too long" in run("quarantine", "show", JOB)[1]
-    assert "quarantined" in run("job", "why", JOB)[1]
+    assert "quarantined" in run("job", "--only", "why", JOB)[1]
 
     site.box.faults.clear()
     assert run("quarantine", "retry", JOB)[0] == 0

@@ -138,7 +138,12 @@ def tried(files: dict[str, bytes], work: pathlib.Path) -> None:
     _check_recorded(name, {path.rpartition("/")[2]: files[path] for path in files}, work, told.err)
     _check_limits(work)
     publish_to_all(work)
-    asked = (("status",), ("job", "info", "--", name), ("job", "why", "--", name), ("stats", "--by", "user,vo"))
+    asked = (
+        ("status",),
+        ("job", "info", "--", name),
+        ("job", "--only", "why", "--", name),
+        ("stats", "--by", "user,vo"),
+    )
     shown = [told, again, *(arcacct(*conf, *command, allowed=(0, 1, 2, 3, 64, 65)) for command in asked)]
     assert not any(steers(one.out + one.err) for one in shown), shown
 

@@ -113,7 +113,7 @@ _QUESTIONS = (
 )
 _READ = ("aar", "users", "queues", "wlcgvos", "status", "endpoints", "jobevents", "jobextrainfo", "datatransfers")
 _BESIDE = ("accounting.db-wal", "accounting.db-shm", "publishing.db-wal", "publishing.db-shm")
-_OURS = ("status", "metrics", "stats --by month,vo", "job why STORED000003", "verify 2026-05", "db check", "sweep")
+_OURS = ("status", "metrics", "stats --by month,vo", "job STORED000003", "verify 2026-05", "db check", "sweep")
 
 
 @functools.cache

@@ -251,7 +251,7 @@ def _check_commands(names: dict[str, str]) -> None:
     conf = ("--config", str(site.path / "arc.conf"))
     for command in (
         ("job", "info", job_id),
-        ("job", "why", job_id),
+        ("job", "--only", "why", job_id),
         ("job", "info", "-o", "json", job_id),
         ("stats", "-o", "users"),
         ("stats", "-o", "fqans"),

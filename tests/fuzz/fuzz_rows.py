@@ -37,7 +37,7 @@ COMMANDS = (
     ("job", "info", "-o", "json", VICTIM),
     ("job", "events", VICTIM),
     ("job", "transfers", VICTIM),
-    ("job", "why", VICTIM),
+    ("job", "--only", "why", VICTIM),
     ("quarantine", "list"),
     ("metrics",),
     ("stats",),

@@ -257,7 +257,10 @@ def test_a_correction_says_what_was_and_what_is(sgas) -> None:
     assert listed.count("keeps the first version") == 1
     assert "(1); wall time: was" in listed
     assert "CPU time: was" in listed
-    assert f"wall time: was {first.wall_s} s, is 999 s" in arcacct("--config", conf, "job", "why", first.job_id).stdout
+    assert (
+        f"wall time: was {first.wall_s} s, is 999 s"
+        in arcacct("--config", conf, "job", "--only", "why", first.job_id).stdout
+    )
     compared = arcacct("--config", conf, "verify", "2024-06").stdout
     assert f"changed since it was sent (wall time: was {first.wall_s} s, is 999 s): " in compared
     sgas.record(third._replace(name="other"))
@@ -268,4 +271,4 @@ def test_a_correction_says_what_was_and_what_is(sgas) -> None:
     assert arcacct("--config", conf, "quarantine", "drop", first.lrms_id).stdout == "1 record: dropped\n"
     assert arcacct("--config", conf, "quarantine", "retry", first.lrms_id).stdout == "1 record: retry\n"
     assert "several jobs" in arcacct("--config", conf, "quarantine", "show", first.job_id[:-1]).stderr
-    assert arcacct("--config", conf, "job", "why", "").returncode == 65
+    assert arcacct("--config", conf, "job", "--only", "why", "").returncode == 65

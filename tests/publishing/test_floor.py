@@ -324,7 +324,7 @@ def test_new_jobs_under_another_name_wait_and_are_told(memory, empty_box) -> Non
 
     conf = str(site.path / "arc.conf")
     assert "late: waits: its month is on hold" in arcacct("--config", conf, "verify", "2024-06").stdout
-    assert "not sent: 2024-06 is on hold" in arcacct("--config", conf, "job", "why", "late").stdout
+    assert "not sent: 2024-06 is on hold" in arcacct("--config", conf, "job", "--only", "why", "late").stdout
 
 
 def test_a_republish_after_a_rename_heals_in_the_same_run(memory, empty_box) -> None:

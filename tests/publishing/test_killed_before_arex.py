@@ -133,4 +133,4 @@ def test_why_it_is_not_at_the_receiver(site) -> None:
     live(host, ACCEPTED, KILLED)
     figures(site)
 
-    assert "killed before A-REX accepted it" in arcacct("--config", host.conf, "job", "why", JOB).stdout
+    assert "killed before A-REX accepted it" in arcacct("--config", host.conf, "job", "--only", "why", JOB).stdout

@@ -277,7 +277,7 @@ def test_job_why_does_not_take_unknown_for_0(tmp_path) -> None:
     site.record(UNMEASURED)
     with closing(sqlite3.connect(site.settings.places.database)) as con, con:
         con.execute("UPDATE AAR SET SubmitTime = 0")
-    told = arcacct("--config", str(tmp_path / "arc.conf"), "job", "why", UNMEASURED.job_id).stdout
+    told = arcacct("--config", str(tmp_path / "arc.conf"), "job", "--only", "why", UNMEASURED.job_id).stdout
 
     assert "submitted at an unknown time, ended 2024-06-15T12:00:50Z, wall unknown, CPU unknown, 1 core" in told
 

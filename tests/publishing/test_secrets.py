@@ -59,7 +59,11 @@ def test_the_token_is_nowhere(site, receiver, script, capsys) -> None:
     receiver.script = script
     outcome = site.publish()
     conf = str(site.path / "arc.conf")
-    for command in (["status"], ["job", "why", "one"], ["query", "--ledger", "SELECT * FROM v1_publications"]):
+    for command in (
+        ["status"],
+        ["job", "--only", "why", "one"],
+        ["query", "--ledger", "SELECT * FROM v1_publications"],
+    ):
         with pytest.raises(SystemExit):
             main(["--config", conf, *command])
 

@@ -36,7 +36,7 @@ def why(capsys):
 
     def asked(site: Site, job_id: str) -> dict[str, list[Shown]]:
         with pytest.raises(SystemExit) as ended:
-            main(["--config", str(site.path / "arc.conf"), "job", "why", "--sent", job_id])
+            main(["--config", str(site.path / "arc.conf"), "job", "--only", "why", "--sent", job_id])
         asked.out, err = capsys.readouterr()
         assert (ended.value.code or 0, err) == (0, "")
         found: dict[str, list[Shown]] = {}
@@ -348,7 +348,7 @@ def test_a_sum_among_those_of_other_months(site, why) -> None:
     assert (shown.how, got(made, shown)) == (KEPT, True)
 
 
-def test_a_job_without_a_record(site, why) -> None:
+def test_a_job_without_a_record(site, why, capsys) -> None:
     """A job that was pruned is known to the ledger, by its whole id, and so are its neighbours."""
     made = site(f"{SGAS}urbatchsize=2\n{CARS}")
     made.record(*jobs(3))
@@ -356,6 +356,9 @@ def test_a_job_without_a_record(site, why) -> None:
     made.sql("DELETE FROM AAR WHERE JobID = 'job00000'")
     shown = why(made, "https://ce.example.org/arex/rest/1.0/jobs/job00000")
     assert "record: deleted or pruned" in why.out
+    with pytest.raises(SystemExit) as ended:
+        main(["--config", str(made.path / "arc.conf"), "job", "--sent", "job00000"])
+    assert (ended.value.code or 0, capsys.readouterr().out) == (0, why.out)
     assert [one.how.partition(":")[0] for one in shown["sgas:s"]] == ["unknown"]
     assert [(one.how, got(made, one)) for one in shown["apel:a"]] == [(KEPT, True)]
     assert [one.how for one in why(made, "job00001")["sgas:s"]] == [AS_IT_IS]

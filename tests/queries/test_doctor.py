@@ -840,7 +840,7 @@ def test_what_waits_in_the_spools(clinic) -> None:
             "1-FINISHED-job0",
             EVENT.format(job="job0"),
             "job0 FINISHED at 2026-",
-            "the end of the job is recorded (`arcacct job info job0`)",
+            "the end of the job is recorded (`arcacct job job0`)",
         ),
         ("1-FINISHED-begun", EVENT.format(job="begun"), "without the job's files", "to try it again: `mv "),
         (

@@ -79,6 +79,60 @@ def test_a_job_is_found_by_what_one_has_at_hand(arex_file, name) -> None:
     assert done.stdout == printed(f"{corpus.names()['multicore']}.events.txt")
 
 
+@pytest.mark.parametrize("section", ["info", "events", "transfers"])
+def test_the_words_of_arcctl_are_those_of_a_section(arex_file, section) -> None:
+    """With the same output, and no word about it: ARC has them."""
+    by_section = arcacct("--database", arex_file, "job", "--only", section, "27647")
+    by_arcctl = arcacct("--database", arex_file, "job", section, "27647")
+
+    assert by_section.stdout == by_arcctl.stdout
+    assert (by_arcctl.returncode, by_arcctl.stderr) == (0, by_section.stderr)
+    assert "deprecated" not in by_arcctl.stderr
+
+
+def test_a_job_is_shown_with_all_its_sections(ours) -> None:
+    """The record and the transfers as arcctl prints them, then the history, which has the events."""
+
+    def told(*words: str) -> str:
+        done = arcacct("--config", ours.conf, "job", *words, corpus.names()["flaky"])
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    info, moved, history = (told("--only", section) for section in ("info", "transfers", "why"))
+
+    assert moved
+    assert told() == f"{info}{moved}\n{history}"
+    assert json.loads(told("--format", "json")) == {
+        "info": json.loads(told("--only", "info", "--format", "json")),
+        "why": history.splitlines(),
+    }
+
+
+def test_the_former_word_for_the_history_says_what_to_write(ours) -> None:
+    """In a line on stderr, with the same answer."""
+    job_id = corpus.names()["multicore"]
+    now, then = (arcacct("--config", ours.conf, "job", *words, job_id) for words in (("--only", "why"), ("why",)))
+
+    assert (now.returncode, then.returncode, then.stdout) == (0, 0, now.stdout)
+    assert then.stderr == f"`job why` is deprecated; write `job JOBID`, or `job --only why JOBID`\n{now.stderr}"
+
+
+@pytest.mark.parametrize(
+    ("options", "complaint"),
+    [
+        (("--format", "csv"), "--format csv needs --only events or --only transfers"),
+        (("--only", "info", "--format", "spreadsheet"), "--format spreadsheet needs --only events"),
+        (("--only", "events", "--sent"), "--sent needs the section why"),
+        (("-o", "json"), "-o needs --only info"),
+    ],
+)
+def test_what_a_section_does_not_have_is_refused(arex_file, options, complaint) -> None:
+    """64, and why."""
+    done = arcacct("--database", arex_file, "job", *options, "27647")
+
+    assert (done.returncode, done.stdout, complaint in done.stderr) == (64, "", True)
+
+
 def test_a_job_without_transfers_says_so_on_stderr(arex_file) -> None:
     """Arcctl's complaint goes to stderr, and nothing to stdout."""
     job_id = corpus.names()["multicore"]

@@ -167,7 +167,11 @@ def test_jura_still_publishes(site) -> None:
     assert site.metrics()["arcacct_jura_targets",] == 1
     job = arcacct("--config", site.conf, "query", "--format", "csv", "SELECT job_id FROM v1_jobs LIMIT 1")
     (job_id,) = job.stdout.splitlines()[1:]
-    for command in (["job", "why", job_id], ["quarantine", "list", "--target", "sgas:s"], ["verify", "2026-10"]):
+    for command in (
+        ["job", "--only", "why", job_id],
+        ["quarantine", "list", "--target", "sgas:s"],
+        ["verify", "2026-10"],
+    ):
         done = arcacct("--config", site.conf, *command)
         assert done.returncode in (0, 1), done.stderr
         assert "jura-ng" not in done.stderr

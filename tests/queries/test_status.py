@@ -176,7 +176,7 @@ def test_a_job_that_nobody_knows_the_usage_of(site) -> None:
     assert found["vanished"].severity == health.WARNING
     assert "1 job ended and of unknown usage" in found["vanished"].text
     assert "--give-up JOBID" in found["vanished"].text
-    told = arcacct("--config", site.conf, "job", "why", job_id).stdout
+    told = arcacct("--config", site.conf, "job", "--only", "why", job_id).stdout
     assert "its files are gone, and its usage is unknown" in told
     assert "arcacct_jobs_on_hold 1.0" in arcacct("--config", site.conf, "metrics").stdout
 

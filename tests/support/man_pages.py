@@ -301,7 +301,7 @@ def _related(
         if found and found != ctx.command_path:
             yield known[found], 1
     yield "arcacct.conf", 5
-    if ctx.command_path in ("arcacct", "arcacct record", "arcacct sweep", "arcacct doctor"):
+    if ctx.command_path in ("arcacct", "arcacct sweep", "arcacct doctor"):
         yield "arcacct-hook", 8
 
 
@@ -443,7 +443,7 @@ def _of_hook() -> Page:
             "EXIT STATUS": prose(HOOK["EXIT STATUS"]),
             "FILES": _list(HOOK_FILES),
             "EXAMPLES": prose("Lines of the block [arex] in arc.conf:") + "\n.PP\n" + verbatim(_callouts()),
-            "SEE ALSO": _see([("arcacct-record", 1), ("arcacct-sweep", 1), ("arcacct-doctor", 1), ("arcacct.conf", 5)]),
+            "SEE ALSO": _see([("arcacct-sweep", 1), ("arcacct-doctor", 1), ("arcacct.conf", 5)]),
         },
     )
 

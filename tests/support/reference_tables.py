@@ -172,7 +172,8 @@ def former() -> str:
     """The spellings that work in this release only, and what to write."""
     old: dict[str, list[str]] = {}
     for words, one in FORMER.items():
-        old.setdefault(one.new, []).append(words)
+        if one.new is not None:
+            old.setdefault(one.new, []).append(words)
     for ctx in commands_page.contexts():
         for one in ctx.command.params:
             if isinstance(one, FormerOption):

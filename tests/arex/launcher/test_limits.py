@@ -139,6 +139,6 @@ def test_the_story_of_a_job_says_what_was_left_out(host) -> None:
     with open(host.conf, "a") as conf:
         conf.write(f"[arex]\ncontroldir={host.control}\n")
 
-    done = arcacct("--config", host.conf, "job", "why", JOB)
+    done = arcacct("--config", host.conf, "job", "--only", "why", JOB)
 
     assert "  left out: job_name: cut from 999 bytes\n" in done.stdout

@@ -206,7 +206,7 @@ def test_an_event_that_nobody_explains_waits_ten_minutes(host: Host) -> None:
     lay(host.control, Files())
     record(host)
     assert (
-        f"is recorded (`arcacct job info {JOB}`): remove the file"
+        f"is recorded (`arcacct job {JOB}`): remove the file"
         in arcacct("--config", host.conf, "doctor", "--offline").stdout
     )
 

@@ -254,7 +254,7 @@ def test_the_commands_know_it(site, server) -> None:
     site.publish()
     assert "auditor:a" in command(site, "status").output
     assert 'target="auditor:a"' in command(site, "metrics").output
-    assert "auditor:a" in command(site, "job", "why", "job00001").output
+    assert "auditor:a" in command(site, "job", "--only", "why", "job00001").output
     verified = command(site, "verify", "2024-06")
     assert "stored" in next(line for line in verified.output.splitlines() if "auditor:a" in line)
 
