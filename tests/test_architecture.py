@@ -62,7 +62,7 @@ SPEAKERS = {
     },
     "queries": {"arcctl", "capacity", "health_queries", "job_history", "portal", "questions"},
     "reports": {"tables"},
-    "sources.engine": {"imports", "runs"},
+    "sources.engine": {"imports", "positions", "runs"},
     "sources.features": {"collect"},
     "sources.gridengine": {"importer", "qacct"},
     "sources.slurm": {"importer"},

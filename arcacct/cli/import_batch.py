@@ -24,8 +24,8 @@ from arcacct.database.access import accounting
 from arcacct.errors import InputError, UsageError
 from arcacct.records.batch_systems import BatchSystem
 from arcacct.sources.engine.batch_runs import LogForm, LogSource
-from arcacct.sources.engine.imports import BatchPolicy, BatchSite
-from arcacct.sources.engine.runs import NEVER_STARTED, UNFINISHED, RunsImport, RunsReport, SourceType
+from arcacct.sources.engine.imports import BatchPolicy, RunsImport, RunsReport
+from arcacct.sources.engine.runs import NEVER_STARTED, UNFINISHED, BatchSite, SourceType
 from arcacct.wording import count_of
 
 LEFT_OUT = "Unusable input is shown and stored (`import rejected`). The exit code is 65 if any is new."
@@ -153,7 +153,7 @@ def print_report(source: SourceType[Any], report: RunsReport) -> None:
     ]
     print_counts(
         (report.rejected, "job", " not usable; all others are imported"),
-        (report.lines, "line", " not usable, without a job's own values; see `arcacct import rejected`"),
+        (report.bad_lines, "line", " not usable, without a job's own values; see `arcacct import rejected`"),
         (report.noise, "line", " ignored: blank, no record, or without a line end"),
         (report.failed_jobs, "job", " not rebuilt from the stored runs: see the reasons above"),
         (report.more_conflicts, "further value", f" with different values in A-REX and {source.system.title}"),

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 import time
+from collections.abc import Iterable
+from contextlib import closing
 from typing import NamedTuple
 
 import click
@@ -15,12 +17,22 @@ from arcacct.cli.options import QacctInstant, settings_of, together
 from arcacct.cli.progress import print_counts, print_retried, print_unusable, progress, until_signal
 from arcacct.cli.stats import Qacct, question_of, question_options, tasks_of
 from arcacct.cli.tables import FORMATS, format_option, show
-from arcacct.database.access import accounting
+from arcacct.database.access import accounting, translating
 from arcacct.errors import InputError, UsageError
 from arcacct.records.batch_systems import GRIDENGINE
-from arcacct.sources.engine.imports import BatchPolicy, BatchSite
-from arcacct.sources.gridengine.importer import Import
-from arcacct.sources.gridengine.qacct import ALL_COLUMNS, FileSummary, block, qacct_lines, row, table, table_columns
+from arcacct.sources.engine.imports import BatchPolicy, RunsImport
+from arcacct.sources.engine.runs import BatchSite
+from arcacct.sources.gridengine.accounting_file import Origin
+from arcacct.sources.gridengine.importer import SOURCE
+from arcacct.sources.gridengine.qacct import (
+    ALL_COLUMNS,
+    FileRecords,
+    block,
+    database_sums,
+    qacct_lines,
+    table,
+    table_columns,
+)
 from arcacct.wording import count_of
 
 _CELL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
@@ -90,7 +102,10 @@ def gridengine(ctx: click.Context, files: tuple[str, ...], given: BatchOptions, 
     ):
         site = BatchSite(asked.cell, settings.map, settings.places.rules.default_benchmark, settings.queue_benchmarks)
         policy = BatchPolicy(site, int(time.time()), round(given.wait * 3600), not given.prefer)
-        work = Import(settings.places, con, policy, print_error, lambda _path, done, size: show_progress(done, size))
+        work = RunsImport(
+            *(SOURCE, settings.places, con, policy, Origin(asked.cell), print_error),
+            progress=lambda _path, done, size: show_progress(done, size),
+        )
         if given.retry:
             print_retried(work.retry())
         if given.derive_again:
@@ -98,12 +113,13 @@ def gridengine(ctx: click.Context, files: tuple[str, ...], given: BatchOptions, 
         if given.follow:
             with until_signal() as goes_on:
                 work.follow(files, goes_on=goes_on)
-        elif files:
+        else:
             work.files(files)
+        work.finish()
         unjoined = join_telemetry(con, settings)
     report, taken = work.report, work.report.taken
     print_counts(
-        (report.bad_lines, "line", " not usable; all others are imported"),
+        (report.rejected, "line", " not usable; all others are imported"),
         (report.failed_jobs, "job", " not rebuilt from the imported records: see the reasons above"),
         (report.more_conflicts, "further value", " with different values in A-REX and Grid Engine"),
         (taken.waiting, "job", " not recorded yet: each may be an unfinished ARC job (see --wait)"),
@@ -141,23 +157,24 @@ def _check(files: tuple[str, ...], given: BatchOptions, asked: GridEngineOptions
 
 def _summary(files: tuple[str, ...], asked: GridEngineOptions, *, is_lenient: bool) -> int:
     question = question_of(asked.qacct, asked.by, asked.begin, asked.end)
-    found = FileSummary(print_error)
-    if asked.job is not None:
-        tasks = None if asked.tasks is None else tasks_of(asked.tasks)
-        records = found.records(files, asked.job, tasks, question)
-        if asked.form == "qacct":
-            for line in (line for record in records for line in block(record)):
-                print_line(line)
-        else:
-            show(ALL_COLUMNS, map(row, records), asked.form)
-        return _exit_code(found.bad_lines + found.unreadable, is_lenient=is_lenient)
-    rows = found.rows(files, question)
-    if asked.form == "qacct":
-        for line in qacct_lines(question, rows):
-            print_line(line)
-    else:
-        show(table_columns(question), table(rows), asked.form)
+    tasks = None if asked.tasks is None else tasks_of(asked.tasks)
+    with translating("temporary database"):
+        found = FileRecords(files, print_error)
+        with closing(found.con) as con:
+            sums = database_sums(con, question) if asked.job is None else []
+            records = iter(table(sums)) if asked.job is None else found.of_job(asked.job, tasks, question)
+            if asked.form != "qacct":
+                show(table_columns(question) if asked.job is None else ALL_COLUMNS, records, asked.form)
+            elif asked.job is None:
+                _print(qacct_lines(question, sums))
+            else:
+                _print(line for record in records for line in block(record))
     return _exit_code(found.bad_lines + found.unreadable, is_lenient=is_lenient)
+
+
+def _print(lines: Iterable[str]) -> None:
+    for line in lines:
+        print_line(line)
 
 
 def _exit_code(unusable: int, *, is_lenient: bool) -> int:

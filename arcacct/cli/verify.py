@@ -23,9 +23,8 @@ from arcacct.queries.portal import PortalRow
 from arcacct.queries.verify import verify as compare
 from arcacct.queries.verify_report import MonthReport
 from arcacct.records.batch_jobs import Figures
-from arcacct.records.batch_systems import BATCH_SYSTEMS, GRIDENGINE, HTCONDOR, SLURM, BatchSystem
+from arcacct.records.batch_systems import BATCH_SYSTEMS, HTCONDOR, SLURM, BatchSystem
 from arcacct.sources.engine.runs import SourceType, figures_of_command, figures_of_file
-from arcacct.sources.gridengine import importer
 from arcacct.sources.htcondor.history import HistoryCommand, HistoryForm
 from arcacct.sources.htcondor.importer import SOURCE as HTCONDOR_SOURCE
 from arcacct.sources.registry import batch_source
@@ -107,9 +106,7 @@ def verify(
         figures: partial[Iterator[Figures]] | None = None
         source: SourceType[Any] | None = None
         output = OutputForm(zone=zone_of(timezone), cluster="-")
-        if kind == GRIDENGINE.name and path:
-            figures = partial(importer.of_file, path)
-        elif path and (source := batch_source(kind)) is not None:
+        if path and (source := batch_source(kind)) is not None:
             figures = partial(figures_of_file, source, path, output if kind == SLURM.name else source.form)
         elif kind == SLURM.name and not has_path:
             figures = partial(figures_of_command, SLURM_SOURCE, SacctCommand(sacct), output)

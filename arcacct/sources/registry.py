@@ -32,13 +32,12 @@ _TEXTS = ("place_option", "file_help", "example")
 
 def batch_source(name: str) -> SourceType[Any] | None:
     """
-    Return the batch system with this name; ``None`` if there is none, or if it has its own kind of import (Grid
-    Engine).
+    Return the batch system with this name; ``None`` if there is none.
 
     Raises ConfigError for an installed source that cannot be used.
     """
     if name in BATCH_SYSTEMS:
-        found: SourceType[Any] | None = getattr(import_module(f"arcacct.sources.{name}.importer"), "SOURCE", None)
+        found: SourceType[Any] = import_module(f"arcacct.sources.{name}.importer").SOURCE
         return found
     return None if name in _OTHERS else installed(name)
 

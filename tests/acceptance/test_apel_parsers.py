@@ -30,8 +30,10 @@ from arcacct.config.values import local_jobs
 from arcacct.database.access import open_accounting
 from arcacct.database.connection import Connection
 from arcacct.records import reader
-from arcacct.sources.engine.imports import BatchPolicy, BatchSite
-from arcacct.sources.gridengine.importer import Import
+from arcacct.sources.engine.imports import BatchPolicy, RunsImport
+from arcacct.sources.engine.runs import BatchSite
+from arcacct.sources.gridengine.accounting_file import Origin
+from arcacct.sources.gridengine.importer import SOURCE
 from arcacct.targets.apel.messages import JOB_HEADERS, APELOptions
 
 GE_FILE = gridengine_files.COLON
@@ -73,7 +75,9 @@ def gridengine(tmp_path: pathlib.Path) -> Iterator[Connection]:
     here = places(None, set_up(tmp_path / "gridengine"))
     con = open_accounting(here)
     site = BatchSite("default", default_benchmark="HEPSPEC:11.11")
-    Import(here, con, BatchPolicy(site, gridengine_files.NOW, 0), print).files([str(GE_FILE)])
+    work = RunsImport(SOURCE, here, con, BatchPolicy(site, gridengine_files.NOW, 0), Origin(), print)
+    work.files([str(GE_FILE)])
+    work.finish()
     yield con
     con.close()
 

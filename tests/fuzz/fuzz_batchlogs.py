@@ -17,8 +17,8 @@ from fuzz.database import differing, dump, opened
 
 from arcacct.config.paths import Places
 from arcacct.sources.engine.batch_runs import LARGEST, LogForm, LogSource
-from arcacct.sources.engine.imports import BatchPolicy, BatchSite
-from arcacct.sources.engine.runs import RunsImport
+from arcacct.sources.engine.imports import BatchPolicy, RunsImport
+from arcacct.sources.engine.runs import BatchSite
 from arcacct.sources.lsf.importer import SOURCE as LSF
 from arcacct.sources.pbs.importer import SOURCE as PBS
 

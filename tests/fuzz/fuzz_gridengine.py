@@ -174,7 +174,7 @@ def tried(files: dict[str, bytes], work: pathlib.Path) -> None:
         report = world.take(path)
         _check(con, lines)
         found = dump(con, *_UNCOMPARED)
-        assert report.bad_lines >= len(found["ImportQuarantine"]) >= bool(report.bad_lines)
+        assert report.rejected >= len(found["ImportQuarantine"]) >= bool(report.rejected)
         assert (report.unreadable, report.failed_jobs) == (0, 0), world.said
         _check_rejected(con, lines)
         _check_bounds(con, found["GridEngineRecords"])

@@ -17,8 +17,8 @@ from fuzz.database import differing, dump, opened
 from htcondor_files import BEGIN, HISTORY, JSON, LONG, NOW, ad
 
 from arcacct.config.paths import Places
-from arcacct.sources.engine.imports import BatchPolicy, BatchSite
-from arcacct.sources.engine.runs import RunsReport
+from arcacct.sources.engine.imports import BatchPolicy, RunsReport
+from arcacct.sources.engine.runs import BatchSite
 from arcacct.sources.htcondor.history import LARGEST, LATEST_S, HistoryForm
 from arcacct.sources.htcondor.importer import HTCondorImport
 

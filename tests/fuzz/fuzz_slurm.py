@@ -18,8 +18,8 @@ from slurm_files import BEGIN, COLUMNS, JSON, TABLE, row, table
 
 from arcacct.config.paths import Places
 from arcacct.records.slurm_formats import LARGEST, LATEST_S
-from arcacct.sources.engine.imports import BatchPolicy, BatchSite
-from arcacct.sources.engine.runs import RunsReport
+from arcacct.sources.engine.imports import BatchPolicy, RunsReport
+from arcacct.sources.engine.runs import BatchSite
 from arcacct.sources.slurm.importer import SlurmImport
 from arcacct.sources.slurm.sacct import OutputForm
 

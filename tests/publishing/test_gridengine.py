@@ -9,8 +9,10 @@ from gridengine_files import BEGIN, COLON, NOW, SITE, ran
 from publishing_site import CARS, SGAS, SUMMARIES, Site, at_apel, at_sgas, usage
 
 from arcacct.database.access import open_accounting
-from arcacct.sources.engine.imports import BatchPolicy, BatchSite
-from arcacct.sources.gridengine.importer import Import
+from arcacct.sources.engine.imports import BatchPolicy, RunsImport
+from arcacct.sources.engine.runs import BatchSite
+from arcacct.sources.gridengine.accounting_file import Origin
+from arcacct.sources.gridengine.importer import SOURCE
 
 
 def take(site: Site, path: pathlib.Path) -> None:
@@ -19,7 +21,9 @@ def take(site: Site, path: pathlib.Path) -> None:
     con = open_accounting(here)
     try:
         known = BatchSite("default", site.settings.map, SITE.default_benchmark)
-        Import(here, con, BatchPolicy(known, NOW, 0), print).files([str(path)])
+        work = RunsImport(SOURCE, here, con, BatchPolicy(known, NOW, 0), Origin(), print)
+        work.files([str(path)])
+        work.finish()
     finally:
         con.close()
 

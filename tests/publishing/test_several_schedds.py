@@ -18,7 +18,8 @@ from arcacct.records import batch_jobs
 from arcacct.records.enrichment import GRIDENGINE, SACCT
 from arcacct.records.model import Job
 from arcacct.records.writer import JobWriter
-from arcacct.sources.engine.imports import BatchPolicy, BatchSite
+from arcacct.sources.engine.imports import BatchPolicy
+from arcacct.sources.engine.runs import BatchSite
 from arcacct.sources.htcondor.history import HistoryForm
 from arcacct.sources.htcondor.importer import HTCondorImport
 from arcacct.targets import plugins

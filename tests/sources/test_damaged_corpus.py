@@ -22,9 +22,8 @@ import pytest
 
 from arcacct.errors import InputError
 from arcacct.files.json_reader import Objects
-from arcacct.records.import_quarantine import Fault
 from arcacct.sources.engine.runs import SourceType
-from arcacct.sources.gridengine.accounting_file import read_lines
+from arcacct.sources.gridengine.importer import SOURCE as GRIDENGINE
 from arcacct.sources.htcondor.importer import SOURCE as HTCONDOR
 from arcacct.sources.lsf.importer import SOURCE as LSF
 from arcacct.sources.pbs.importer import SOURCE as PBS
@@ -89,8 +88,8 @@ def runs_of(source: SourceType[Any], form: Any, data: bytes) -> Counter[str]:
 
 def records_of(data: bytes) -> Counter[str]:
     """The records of Grid Engine."""
-    lines = data.splitlines(keepends=True)
-    return Counter(repr(one) for _, one in read_lines(lines) if not isinstance(one, Fault))
+    found = (one.what for one in GRIDENGINE.read([data], GRIDENGINE.form))
+    return Counter(repr(one._replace(line=0)) for one in found if isinstance(one, GRIDENGINE.run_type))
 
 
 def envelopes_of(data: bytes) -> Counter[str]:

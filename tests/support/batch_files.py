@@ -11,8 +11,8 @@ from arcacct.config.paths import places
 from arcacct.database.access import open_accounting
 from arcacct.records.import_quarantine import Fault
 from arcacct.sources.engine.batch_runs import BatchRun, LogForm, LogSource
-from arcacct.sources.engine.imports import BatchPolicy, BatchSite
-from arcacct.sources.engine.runs import RunsImport, RunsReport
+from arcacct.sources.engine.imports import BatchPolicy, RunsImport, RunsReport
+from arcacct.sources.engine.runs import BatchSite
 
 DATA = pathlib.Path(__file__).parent.parent / "data"
 BEGIN = 1793577600

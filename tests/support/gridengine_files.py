@@ -7,9 +7,10 @@ import pathlib
 import sqlite3
 
 from arcacct.config.paths import Places
-from arcacct.sources.engine.imports import BatchPolicy, BatchSite
-from arcacct.sources.gridengine.accounting_file import record
-from arcacct.sources.gridengine.importer import GridEngineReport, Import
+from arcacct.sources.engine.imports import BatchPolicy, RunsImport, RunsReport
+from arcacct.sources.engine.runs import BatchSite
+from arcacct.sources.gridengine.accounting_file import Origin, record
+from arcacct.sources.gridengine.importer import SOURCE
 from arcacct.sources.gridengine.record import Record
 
 DATA = pathlib.Path(__file__).parents[1] / "data" / "gridengine"
@@ -100,15 +101,17 @@ class World:
         self.prefer_arc = True
         self.now = NOW
 
-    def work(self) -> Import:
+    def work(self) -> RunsImport[Record]:
         """An import that has done nothing yet."""
         policy = BatchPolicy(self.site, self.now, self.wait_s, self.prefer_arc)
-        return Import(self.here, self.con, policy, self.said.append, clock=lambda: self.now)
+        form = Origin(self.site.cell)
+        return RunsImport(SOURCE, self.here, self.con, policy, form, self.said.append, lambda: self.now)
 
-    def take(self, *paths: pathlib.Path) -> GridEngineReport:
+    def take(self, *paths: pathlib.Path) -> RunsReport:
         """Import files."""
         work = self.work()
         work.files([str(path) for path in paths])
+        work.finish()
         return work.report
 
     def jobs(self) -> list[tuple[object, ...]]:

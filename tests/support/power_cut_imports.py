@@ -32,7 +32,8 @@ from arcacct.config.paths import Places, places
 from arcacct.database.access import accounting
 from arcacct.database.connection import make_durable
 from arcacct.errors import InputError
-from arcacct.sources.engine.imports import BatchPolicy, BatchSite
+from arcacct.sources.engine.imports import BatchPolicy
+from arcacct.sources.engine.runs import BatchSite
 from arcacct.sources.htcondor.history import HistoryCommand, HistoryForm
 from arcacct.sources.htcondor.importer import HTCondorImport
 from arcacct.sources.slurm.importer import SlurmImport

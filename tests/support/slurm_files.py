@@ -14,8 +14,8 @@ from arcacct.config.paths import places
 from arcacct.database.access import open_accounting, writing
 from arcacct.records.import_quarantine import Fault, RetryResult
 from arcacct.records.recorder import name_id
-from arcacct.sources.engine.imports import BatchPolicy, BatchSite
-from arcacct.sources.engine.runs import UNFINISHED, NoUsage, ParsedRun, RunsReport
+from arcacct.sources.engine.imports import BatchPolicy, RunsReport
+from arcacct.sources.engine.runs import UNFINISHED, BatchSite, NoUsage, ParsedRun
 from arcacct.sources.slurm.importer import SlurmImport
 from arcacct.sources.slurm.record import SlurmRun
 from arcacct.sources.slurm.sacct import OutputForm, read

@@ -12,7 +12,8 @@ from arcacct.config.paths import JobRules, Places
 from arcacct.database.access import open_accounting
 from arcacct.files.directories import resource
 from arcacct.records.import_quarantine import RetryResult
-from arcacct.sources.engine.imports import BatchPolicy, BatchSite
+from arcacct.sources.engine.imports import BatchPolicy
+from arcacct.sources.engine.runs import BatchSite
 from arcacct.sources.slurm.importer import SlurmImport
 from arcacct.sources.slurm.sacct import OutputForm
 from arcacct.sources.sonar.envelopes import Dropped, Envelope, TelemetryStream

@@ -14,8 +14,7 @@ from arcacct.records.enrichment import DEFAULT
 from arcacct.records.import_quarantine import Fault, fault_of
 from arcacct.records.model import Job
 from arcacct.records.states import ABORTED, COMPLETED, CORE_SECONDS, FAILED
-from arcacct.sources.engine.imports import BatchSite
-from arcacct.sources.engine.runs import KeptRun, Noise, NoUsage, ParsedRun, RunTable, SourceType, together
+from arcacct.sources.engine.runs import BatchSite, KeptRun, Noise, NoUsage, ParsedRun, RunTable, SourceType, together
 from arcacct.wording import span_of
 
 _SPELT = {"number": "JobNumber", "local_id": "LocalJobID", "wall_s": "Wall", "cores": "CPUs", "gpus": "GPUs"}
@@ -266,7 +265,7 @@ class LogLine(NamedTuple):
     """False: it may still be being written."""
 
 
-def lines_of(chunks: Iterable[bytes]) -> Iterator[LogLine]:
+def lines_of(chunks: Iterable[bytes], longest: int = LONGEST_LINE) -> Iterator[LogLine]:
     """Yield the lines of a log, with bounded memory."""
     rest = b""
     length = number = 0
@@ -275,10 +274,10 @@ def lines_of(chunks: Iterable[bytes]) -> Iterator[LogLine]:
         for line in lines:
             number += 1
             # After a crash, some file systems leave zeros at the former end of a file; editors begin it with a mark.
-            whole = (rest + line)[: LONGEST_LINE + 1].lstrip(b"\0").removeprefix(BOM_UTF8)
+            whole = (rest + line)[: longest + 1].lstrip(b"\0").removeprefix(BOM_UTF8)
             yield LogLine(number, whole, length + len(line) + 1)
             rest, length = b"", 0
-        rest = (rest + more)[: LONGEST_LINE + 1]
+        rest = (rest + more)[: longest + 1]
         length += len(more)
     if rest:
         yield LogLine(number + 1, rest, length, is_complete=False)

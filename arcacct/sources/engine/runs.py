@@ -1,42 +1,39 @@
-"""Runs of jobs from a batch system: read by a table of fields, stored in one table, and made into records."""
+"""What a batch system is as a source: a table of fields, a table of runs, and the jobs made from them."""
 
 from __future__ import annotations
 
-import time
 from abc import abstractmethod
-from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import partial
-from itertools import groupby
-from operator import attrgetter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
-from arcacct.config.paths import Places
-from arcacct.database.access import writing
+from arcacct.config.values import MapRule, QueueBenchmark
 from arcacct.database.connection import Connection
 from arcacct.database.schema import SOURCES
-from arcacct.errors import InputError, UsageError
-from arcacct.files.follow import FileTailer, Reader
+from arcacct.errors import InputError
+from arcacct.files.follow import Reader
 from arcacct.records import batch_jobs
-from arcacct.records.batch_jobs import FOLLOWED_S, Figures, figures
+from arcacct.records.batch_jobs import Figures, figures
 from arcacct.records.batch_systems import BatchSystem
-from arcacct.records.import_quarantine import Fault, Reject, RejectedEntry, forget
-from arcacct.records.imports import Say
+from arcacct.records.import_quarantine import Fault
 from arcacct.records.model import Job
 from arcacct.records.states import CORE_SECONDS, OF_RUNS
-from arcacct.records.writer import JobWriter, remove
-from arcacct.sources.engine.imports import (
-    BatchImport,
-    BatchPolicy,
-    BatchReport,
-    BatchSite,
-    BatchSlice,
-    BatchTaken,
-    of_written,
-    pages,
-)
 from arcacct.wording import count_of
+
+
+class BatchSite(NamedTuple):
+    """The site's configuration for jobs of a batch system."""
+
+    cell: str = ""
+    """Part of each job's identity, so it must never change. Slurm's runs contain their cluster."""
+    rules: tuple[MapRule, ...] = ()
+    default_benchmark: str | None = None
+    queue_benchmarks: tuple[QueueBenchmark, ...] = ()
+
+    def benchmark(self, queue: str | None, end_time: int) -> tuple[str | None, str]:
+        """Return the benchmark of a queue's nodes for a job with this end (UTC seconds), and its source."""
+        return batch_jobs.queue_benchmark(queue, end_time, self.queue_benchmarks, self.default_benchmark)
+
 
 # One table of fields, one function that applies it.
 #
@@ -89,12 +86,6 @@ RunT = TypeVar("RunT", bound=tuple[Any, ...])
 UNFINISHED, NEVER_STARTED = "unfinished", "never started"
 JobNumber = tuple[Any, ...]
 """Cluster, schedd or server, and the numbers of a job there."""
-_MOST_SHOWN = 200
-"""Characters of a line that is ignored."""
-_MOST_READ = 4 * 1024 * 1024
-"""Characters or bytes of runs that are collected for one slice."""
-_MOST_LEFT = 10_000
-"""The most jobs without a run whose end may still be found."""
 
 
 class NoUsage(NamedTuple):
@@ -113,6 +104,7 @@ class Noise(NamedTuple):
     line: str
     number: int
     why: str = "is not a row; ignored"
+    """Empty: it is not reported."""
 
 
 class ParsedRun(NamedTuple):
@@ -164,27 +156,33 @@ class RunTable(Generic[RunT]):
         numbers: int = 1,
         progress: tuple[str, str],
         source: str = "",
+        waits: str = "1",
+        end: tuple[str, int] = ("EndTime", 1),
     ) -> None:
         """
-        ``spelt``: columns whose names differ from their fields. ``no``: the primary key.
+        ``spelt``: columns whose names differ from their fields; empty: not stored here. ``no``: the primary key.
 
         The first field of a run is its place (cluster, schedd), the next ``numbers`` fields are its numbers there, and
         the following field distinguishes runs of the same number. ``progress``: the table with the position up to which
         A-REX's records were examined, and its column for the place. ``source``: the source in a table of several ones.
+        ``waits``: SQL for the runs without a record that can have one. ``end``: the column of the end, and its parts of
+        a second.
         """
         fields: tuple[str, ...] = run._fields  # type: ignore[attr-defined]
-        columns = [spelt.get(one, "".join(part.capitalize() for part in one.split("_"))) for one in fields]
+        spellings = [spelt.get(one, "".join(part.capitalize() for part in one.split("_"))) for one in fields]
+        columns = list(filter(None, spellings))
         self.progress = progress
         self.source = source
         self.views = next(views for views, tables in SOURCES.items() if name in tables)
         """The key in `schema.SOURCES` whose views show this table."""
         self._make: Callable[[Iterable[Any]], RunT] = run._make  # type: ignore[attr-defined]
-        self._numbers = numbers
+        self.numbers = numbers
         self._columns = ", ".join(columns)
         self._name, self._no = name, no
         place, *number = columns[: 1 + numbers]
         self._place, self._number = place, ", ".join(number)
         self._last = columns[1 + numbers]
+        self._waits, self._end = waits, end
         self._only = f"Source = '{source}' AND " if source else ""
         marks = ", ".join("?" * len(columns))
         more, mark = (", Source", f", '{source}'") if source else ("", "")
@@ -197,11 +195,11 @@ class RunTable(Generic[RunT]):
 
     def number_of(self, run: RunT) -> tuple[int, ...]:
         """Return the numbers of a run in its place."""
-        return run[1 : 1 + self._numbers]
+        return run[1 : 1 + self.numbers]
 
     def once(self, run: RunT) -> Any:
         """Return the value that distinguishes runs of the same number."""
-        return run[1 + self._numbers]
+        return run[1 + self.numbers]
 
     def read(self, values: Sequence[Any]) -> RunT:
         """Return the run of a row."""
@@ -247,24 +245,28 @@ class RunTable(Generic[RunT]):
 
     def newest_end(self, con: Connection, place: str) -> int:
         """Return the newest end of a stored run of a place, UTC seconds; 0: none."""
-        query = f"SELECT EndTime FROM {self._name} WHERE {self._only}{self._place} = ? ORDER BY EndTime DESC LIMIT 1"
+        column, parts = self._end
+        query = f"SELECT {column} FROM {self._name} WHERE {self._only}{self._place} = ? ORDER BY {column} DESC LIMIT 1"
         row = con.execute(query, (place,)).fetchone()
-        return 0 if row is None else int(row[0])
+        return 0 if row is None else int(row[0]) // parts
 
     def waiting(self, con: Connection) -> Iterator[list[JobNumber]]:
         """Yield the jobs without a record, in pages."""
         columns = f"{self._place}, {self._number}"
-        return self._paged(con, columns, "RecordID IS NULL AND ", ("", *[-1] * self._numbers))
+        return self._paged(con, columns, f"RecordID IS NULL AND {self._waits} AND ", ("", *[-1] * self.numbers))
 
     def all(self, con: Connection) -> Iterator[list[JobNumber]]:
         """Yield all jobs, in pages."""
-        for page in self._paged(con, f"{self._number}, {self._place}", "", (*[-1] * self._numbers, "")):
+        for page in self._paged(con, f"{self._number}, {self._place}", "", (*[-1] * self.numbers, "")):
             yield [(row[-1], *row[:-1]) for row in page]
 
     def _paged(self, con: Connection, columns: str, where: str, first: tuple[Any, ...]) -> Iterator[list[JobNumber]]:
-        order = ", ".join(map(str, range(1, self._numbers + 2)))
-        after = f"({columns}) > ({', '.join('?' * (self._numbers + 1))}) ORDER BY {order} LIMIT 500"
-        return pages(con, f"SELECT DISTINCT {columns} FROM {self._name} WHERE {self._only}{where}{after}", first)
+        order = ", ".join(map(str, range(1, self.numbers + 2)))
+        after = f"({columns}) > ({', '.join('?' * (self.numbers + 1))}) ORDER BY {order} LIMIT 500"
+        query = f"SELECT DISTINCT {columns} FROM {self._name} WHERE {self._only}{where}{after}"
+        while page := con.execute(query, first).fetchall():
+            yield page
+            first = page[-1]
 
     def progress_key(self, place: str) -> str:
         """Return the key of a place in the table of progress."""
@@ -309,6 +311,12 @@ class SourceType(Generic[RunT]):
     """The table of fields that are read."""
     endings: tuple[str, ...] = ()
     """Endings of the files that are read in a directory; empty: a directory is not accepted."""
+    files: str = ""
+    """The table with the positions up to which files were read; empty: each import reads whole files."""
+    order: Callable[[str], int] = staticmethod(lambda _path: 0)
+    """Sorts files by their content, so that the oldest is read first."""
+    kept: str = "stored runs"
+    """The word for what jobs are made from."""
 
     @abstractmethod
     def read(self, chunks: Iterable[bytes], form: Any) -> Iterator[ParsedRun]:
@@ -322,9 +330,9 @@ class SourceType(Generic[RunT]):
         """Return how many lines there are up to the end of the last complete record; only for a log of lines."""
         return len(lines)
 
-    @abstractmethod
     def job(self, run: RunT, site: BatchSite) -> Job:
-        """Return the job of a run."""
+        """Return the job of a run, for a source in which each run is one."""
+        raise NotImplementedError
 
     def joined(self, one: RunT, other: RunT) -> RunT:
         """Merge two reports of the same run by the known values; the result does not depend on their order."""
@@ -334,8 +342,14 @@ class SourceType(Generic[RunT]):
         """Whether the records of the run's number must be made again."""
         return old != new
 
-    def jobs(self, runs: Sequence[KeptRun[RunT]], site: BatchSite) -> Iterator[tuple[Job, Sequence[KeptRun[RunT]]]]:
-        """Yield the jobs of all runs of one number, in order of time; by default each run is a job."""
+    def jobs(
+        self, runs: Sequence[KeptRun[RunT]], site: BatchSite
+    ) -> Iterator[tuple[Job | None, Sequence[KeptRun[RunT]]]]:
+        """
+        Yield the jobs of all runs of one number, with the run that decides last; by default each run is a job.
+
+        ``None``: runs that are not accounted, since none of them started.
+        """
         for one in runs:
             yield self.job(one.run, site), (one,)
 
@@ -366,11 +380,32 @@ class SourceType(Generic[RunT]):
     def number_of(self, local_job_id: str) -> tuple[int, ...] | None:
         """Return the numbers that A-REX's LocalJobID names; ``None``: not an ID of this batch system."""
         is_number = local_job_id.isascii() and local_job_id.isdecimal() and len(local_job_id) < 18
-        return (int(local_job_id),) if is_number else None
+        return (int(local_job_id), *[0] * (self.table.numbers - 1)) if is_number else None
+
+    def called(self, job: JobNumber) -> str:
+        """Return the text that names a job in messages."""
+        place, *number = job
+        return f"job {'.'.join(map(str, number))} of {place}"
 
     def figures(self, run: RunT) -> Figures:
         """Return the values of a run that `verify --lrms` compares."""
         return figures(self.job(run, BatchSite()))._replace(is_final=self.is_final(run))
+
+    def compared(self, runs: Iterable[RunT], start: int, end: int) -> Iterator[Figures]:
+        """Yield the values of all runs that ended at or after ``start`` and before ``end``, UTC seconds, each once."""
+        seen: set[tuple[Any, ...]] = set()
+        parts: dict[tuple[Any, ...], RunT] = {}
+        for one in runs:
+            key = (self.table.place_of(one), *self.table.number_of(one), self.table.once(one))
+            if key in parts:
+                one = parts[key] = self.joined(parts[key], one)  # noqa: PLW2901  with its phases
+            if self.is_part(one):
+                parts[key] = one
+                continue
+            found = self.figures(one)
+            if start <= found.end_time < end and key not in seen:
+                seen.add(key)
+                yield found
 
 
 def together(jobs: Sequence[Job]) -> Job:
@@ -422,346 +457,6 @@ def _sum_of_known(values: Iterable[int | None]) -> int | None:
     return sum(known) if known else None
 
 
-end_of = attrgetter("end_time")
-
-
-# Write a slice of runs, and the jobs that they change, in one transaction.
-#
-# A stored run is merged from all its reports, so the order and the number of reports do not matter. A job that is made
-# again and is equal writes nothing and logs nothing.
-
-
-class _RunsSlice(BatchSlice, Generic[RunT]):
-    def __init__(self, con: Connection, policy: BatchPolicy, source: SourceType[RunT]) -> None:
-        super().__init__(con, policy, source.system.source)
-        self.type = source
-        self.next_no = source.table.next_no(con)
-        self.kept: dict[int, KeptRun[RunT]] = {}
-        """Runs by their number, as they are in the database."""
-        self.now: dict[int, KeptRun[RunT]] = {}
-        """Runs by their number, as they will be written."""
-        self.writes: dict[str, list[tuple[Job, Sequence[KeptRun[RunT]]]]] = {}
-        """Jobs to write, by place."""
-        self.newest: dict[str, int] = {}
-        """The newest stored end by place, UTC seconds."""
-
-    def known(self, place: str, numbers: Iterable[tuple[int, ...]]) -> dict[tuple[int, ...], dict[Any, KeptRun[RunT]]]:
-        """Return the stored runs of these numbers of a place, by number and then by `RunTable.once`."""
-        table = self.type.table
-        found: dict[tuple[int, ...], dict[Any, KeptRun[RunT]]] = {}
-        for one in table.of_numbers(self.con, place, numbers):
-            self.kept[one.no] = self.now[one.no] = one
-            found.setdefault(table.number_of(one.run), {})[table.once(one.run)] = one
-        return found
-
-    def add(self, runs: Iterable[RunT], known: dict[Any, KeptRun[RunT]]) -> bool:
-        """Merge runs of one number with its stored ones; returns whether anything changed."""
-        changed = False
-        for run in runs:
-            once = self.type.table.once(run)
-            old = known.get(once)
-            if old is None:
-                one = KeptRun(self.next_no, None, run)
-                self.next_no += 1
-            else:
-                one = old._replace(run=self.type.joined(old.run, run))
-            if not self.type.is_part(run):
-                is_new = old is None or self.type.is_part(old.run)
-                self.taken = self.taken.plus(BatchTaken(new=int(is_new), known=int(not is_new)))
-            changed |= old is None or self.type.is_change(old.run, one.run)
-            known[once] = self.now[one.no] = one
-        return changed
-
-    def make(self, place: str, known: dict[Any, KeptRun[RunT]]) -> None:
-        """Make the jobs of all runs of one number, and plan how to write them."""
-        of_arc: dict[int, list[tuple[Job, Sequence[KeptRun[RunT]]]]] = {}
-        runs = [one for _, one in sorted(known.items()) if not self.type.is_part(one.run)]
-        for job, members in self.type.jobs(runs, self.policy.site):
-            run = members[-1].run
-            linked = {one.record_id for one in members if one.record_id is not None}
-            record_id = self.type.arc_record(self.con, run, job) if self.has_arc_jobs else None
-            if record_id is not None:
-                of_arc.setdefault(record_id, []).append((job, members))
-            elif (other := self.type.other_record(self.con, run)) is not None:
-                self._complete(other, job, members)
-            elif linked and not self.existing(linked):
-                self._link(members, min(linked))
-                self.taken = self.taken._replace(pruned=self.taken.pruned + 1)
-            elif not linked and not self.type.is_final(run) and self._reached(place) < job.end_time + FOLLOWED_S:
-                self.taken = self.taken._replace(followed=self.taken.followed + 1)
-            elif not linked and self.type.may_be_arc(run) and self.waits(job):
-                self.taken = self.taken._replace(waiting=self.taken.waiting + 1)
-            else:
-                self.writes.setdefault(place, []).append((job, members))
-        for record_id, some in of_arc.items():
-            self._complete(record_id, together([job for job, _ in some]), [one for _, own in some for one in own])
-
-    def _reached(self, place: str) -> int:
-        """Return the time that the log of a place reached: the newest end of a run, UTC seconds."""
-        if place not in self.newest:
-            self.newest[place] = self.type.table.newest_end(self.con, place)
-        ends = [int(end_of(one.run)) for one in self.now.values() if one.run[0] == place]
-        return max([self.newest[place], *ends])
-
-    def _complete(self, record_id: int, job: Job, members: Sequence[KeptRun[RunT]]) -> None:
-        """Add the measured values to another source's record; remove an earlier record of the same runs."""
-        self.enrich(record_id, job)
-        before = {one.record_id for one in members if one.record_id not in (None, record_id)}
-        own = self.type.system.source
-        remove(self.con, sorted(number for number, (_, source) in self.existing(before).items() if source == own))
-        self._link(members, record_id)
-
-    def _link(self, members: Iterable[KeptRun[RunT]], record_id: int) -> None:
-        for one in members:
-            self.now[one.no] = self.now[one.no]._replace(record_id=record_id)
-
-    def write(self) -> BatchTaken:
-        """Write all planned jobs and runs."""
-        for place, some in self.writes.items():
-            written = JobWriter(self.con, self.type.system.source, place).write([job for job, _ in some])
-            for job, members in some:
-                self._link(members, written.record_ids[job.job_id])
-            self.taken = self.taken.plus(of_written(written))
-        changed = [one for no, one in self.now.items() if no in self.kept and one != self.kept[no]]
-        self.type.table.keep(self.con, [one for no, one in self.now.items() if no not in self.kept], changed)
-        return self.taken
-
-
-def take(con: Connection, policy: BatchPolicy, source: SourceType[RunT], runs: Iterable[RunT]) -> BatchTaken:
-    """Write runs and the jobs that they change, inside the caller's transaction."""
-    by_place: dict[str, dict[tuple[int, ...], list[RunT]]] = {}
-    for run in runs:
-        numbers = by_place.setdefault(source.table.place_of(run), {})
-        numbers.setdefault(source.table.number_of(run), []).append(run)
-    work = _RunsSlice(con, policy, source)
-    for place, by_number in by_place.items():
-        known = work.known(place, by_number)
-        for number, some in by_number.items():
-            own = known.get(number, {})
-            if work.add(some, own):
-                work.make(place, own)
-    return work.write()
-
-
-# Import files and outputs of any length, in slices so short that the recorder does not wait for them.
-#
-# An import always reads the whole file, and ignores known runs. A slice that fails is rolled back and repeated in
-# halves, until the bad run is found: only that one is rejected.
-
-
-@dataclass
-class RunsReport(BatchReport):
-    """The report of an import of runs."""
-
-    jobs: int = 0
-    """Number of runs that were read."""
-    rejected: int = 0
-    """Unusable jobs."""
-    lines: int = 0
-    """Unusable lines that do not affect a job."""
-    noise: int = 0
-    """Lines that are not records: blank, or of another program."""
-    unused: Counter[str] = field(default_factory=Counter)
-    """By reason: jobs that are not accounted, without being errors."""
-
-
-class RunsImport(BatchImport[JobNumber], Generic[RunT]):
-    """
-    One import, or many while it follows files; ``report`` has the results so far.
-
-    ``say`` is called with the unusable records (one text for each reason), with unreadable files, and with conflicts.
-    """
-
-    report: RunsReport
-
-    def __init__(
-        self,
-        source: SourceType[RunT],
-        here: Places,
-        con: Connection,
-        policy: BatchPolicy,
-        form: Any,
-        say: Say,
-        clock: Callable[[], float] = time.time,
-    ) -> None:
-        super().__init__(here, con, policy, source.system.name, say, clock, source.table.views)
-        self.progress_of = source.table.progress
-        self.type = source
-        self._form = form
-        self._left: dict[JobNumber, NoUsage] = {}
-        self.report = RunsReport()
-
-    def made(self, con: Connection, policy: BatchPolicy, jobs: Sequence[JobNumber]) -> BatchTaken:
-        """Make jobs again from their stored runs, inside the transaction."""
-        by_place: dict[str, list[tuple[int, ...]]] = {}
-        for place, *number in jobs:
-            by_place.setdefault(place, []).append(tuple(number))
-        work = _RunsSlice(con, policy, self.type)
-        for place, some in by_place.items():
-            for own in work.known(place, some).values():
-                work.make(place, own)
-        return work.write()
-
-    def files(self, paths: Sequence[str]) -> None:
-        """Import files, compressed or not, or ``-`` for standard input."""
-        for reader in self._tailer(paths).once():
-            self.output(reader.path, reader.chunks())
-
-    def _new_lines(self, reader: Reader) -> None:
-        """Read on from the end of a file's last complete record; only for sources whose records are lines."""
-        begun: list[bytes] = []
-        for lines in reader.lines():
-            start = reader.position.lines
-            if isinstance(lines, list):
-                lines = begun + lines  # noqa: PLW2901  with the lines of the record that they complete
-                count = self.type.complete(lines)
-                lines, begun = lines[:count], lines[count:]  # noqa: PLW2901
-                if lines:
-                    self.output(reader.path, lines, start=start)
-                    reader.position = reader.position.after(lines)
-            else:
-                self.output(reader.path, [*begun, lines.beginning + b"\n"], start=start)
-                size, count = lines.after.position + sum(map(len, begun)), lines.after.lines + len(begun)
-                reader.position = lines.after._replace(position=size, lines=count)
-                begun = []
-
-    def _so_far(self) -> int:
-        return self.report.jobs
-
-    def _tailer(self, paths: Sequence[str]) -> FileTailer:
-        return FileTailer(paths, self._cannot_read, endings=self.type.endings)
-
-    def output(self, name: str, chunks: Iterable[bytes], form: Any = None, start: int = 0) -> bool:
-        """
-        Import one output; returns whether it was read to its end.
-
-        ``start``: number of lines before it. ``form``: its format, if it is not the default.
-        """
-        if name in self._quarantine.files_to_read():
-            with writing(self._con, self._here):
-                self._quarantine.anew(name)
-        take_slice = partial(self._take, name, start)
-
-        def refuse(run: ParsedRun, why: Fault) -> None:
-            take_slice([run._replace(what=why)])
-
-        wait: list[ParsedRun] = []
-        size = 0
-        complaint = ""
-        try:
-            for one in self.type.read(chunks, form or self._form):
-                wait.append(one)
-                size += len(one.content)
-                if len(wait) >= self._slice or size > _MOST_READ:
-                    self._in_halves(wait, take_slice, refuse)
-                    wait, size = [], 0
-        except InputError as error:
-            # An error of a program names it already.
-            complaint = str(error) if str(error).startswith(f"{name}: ") else f"{name}: {error}"
-        if wait:
-            self._in_halves(wait, take_slice, refuse)
-        if complaint:
-            self._cannot_read(complaint)
-        return not complaint
-
-    def ask(self, command: BatchCommand, since: int | None, place: str = "") -> None:
-        """
-        Import a program's answers for the time since the last query, or since ``since`` (UTC seconds).
-
-        Stops at the first answer that cannot be read to its end. Raises UsageError when neither time is known.
-        """
-        asked = self._reached(place, "AskedUntil")
-        if since is None and asked is None:
-            raise UsageError(self.type.never_asked)
-        start = since if since is not None else max(0, (asked or 0) - self.type.overlap_s)
-        for answer in command.answers(start, int(self._clock()), self._form):
-            if not self.output(command.program, answer.chunks, answer.form):
-                return
-            self._reach(place, "AskedUntil", answer.until)
-
-    def _take(self, name: str, start: int, jobs: Sequence[ParsedRun]) -> None:
-        """Import one slice in one transaction."""
-        good = [one for one in jobs if isinstance(one.what, self.type.run_type)]
-        bad = [_reject(name, start, one) for one in jobs if isinstance(one.what, Fault)]
-        if good or bad:
-            self._write(lambda con: take(con, self._now(), self.type, [one.what for one in good]), len(good), bad)
-        report = self.report
-        noise = [one for one in jobs if isinstance(one.what, Noise)]
-        for note in (one for one in noise if one.content.strip()):
-            self._causes.add(f"{name}: {note.position}", f"{note.content[:_MOST_SHOWN]!r} {note.what.why}")
-        lines = sum(one.is_line for one in jobs)
-        report.jobs += len(jobs) - lines - sum(self.type.is_part(one.what) for one in good)
-        report.noise += len(noise)
-        report.lines += lines - len(noise)
-        report.rejected += len(bad) - (lines - len(noise))
-        for one in (one.what for one in jobs if isinstance(one.what, NoUsage)):
-            report.unused[one.why] += 1
-            if one.job is not None:
-                self._uncount(one.job)
-                self._left[one.job] = one
-        report.unusable.update(name for one in good for name in one.unusable)
-        if len(self._left) > _MOST_LEFT:
-            self._find_ends()
-            self._left.clear()
-
-    def finish(self) -> None:
-        """Do what `BatchImport.finish` does, and count no job as left out whose end is known by now."""
-        self._find_ends()
-        super().finish()
-
-    def _find_ends(self) -> None:
-        table, jobs = self.type.table, sorted(self._left)
-        for start in range(0, len(jobs), 500):
-            for place, some in groupby(jobs[start : start + 500], key=lambda job: str(job[0])):
-                for one in table.of_numbers(self._con, place, [tuple(number) for _, *number in some]):
-                    job = (place, *table.number_of(one.run))
-                    if (
-                        job in self._left
-                        and not self.type.is_part(one.run)
-                        and self.type.figures(one.run).end_time >= self._left[job].since
-                    ):
-                        self._uncount(job)
-
-    def _uncount(self, job: JobNumber) -> None:
-        """Count a job once, by what is known of it last."""
-        if told := self._left.pop(job, None):
-            self.report.jobs -= 1
-            self.report.unused -= Counter((told.why,))
-
-    def _cells(self) -> Collection[str]:
-        return self.type.table.places(self._con)
-
-    def _progress_key(self, cell: str) -> str:
-        return self.type.table.progress_key(cell)
-
-    def _numbers(self, cell: str, local_job_id: str) -> JobNumber | None:
-        number = self.type.number_of(local_job_id)
-        return None if number is None else (cell, *number)
-
-    def _pages(self, *, waiting: bool) -> Iterable[Sequence[JobNumber]]:
-        return self.type.table.waiting(self._con) if waiting else self.type.table.all(self._con)
-
-    def _called(self, job: JobNumber) -> str:
-        place, *number = job
-        return f"job {'.'.join(map(str, number))} of {place}: cannot be rebuilt from its stored runs"
-
-    def _once_more(self, kept: RejectedEntry, content: bytes) -> None:
-        found = [one.what for one in self.type.read([content], self._form)]
-        for one in found:
-            if isinstance(one, Fault):
-                raise InputError(one.reason)
-        with writing(self._con, self._here) as con:
-            taken = take(con, self._now(), self.type, [one for one in found if isinstance(one, self.type.run_type)])
-            forget(con, [kept.rejected_id])
-        self._count(taken)
-
-
-def _reject(name: str, start: int, one: ParsedRun) -> Reject:
-    content = one.content.encode("utf-8", "surrogateescape") if isinstance(one.content, str) else one.content
-    position = f"line {int(one.position.removeprefix('line ')) + start}" if start else one.position
-    return Reject(name, position, one.what, content, one.length)
-
-
 # The runs of a batch system in a time span, to be compared with the records.
 
 
@@ -800,28 +495,16 @@ def _figures(
     end: int,
     told_before: Iterable[RunT] = (),
 ) -> Iterator[Figures]:
-    table = source.table
-
-    def key_of(run: RunT) -> tuple[Any, ...]:
-        return table.place_of(run), *table.number_of(run), table.once(run)
-
-    seen: set[tuple[Any, ...]] = set()
-    parts = {key_of(run): run for run in told_before}
     bad = 0
-    for chunks, form in outputs:
-        for one in (told.what for told in source.read(chunks, form)):
+
+    def runs() -> Iterator[RunT]:
+        nonlocal bad
+        for one in (told.what for chunks, form in outputs for told in source.read(chunks, form)):
             if isinstance(one, Fault):
                 bad += 1
             elif isinstance(one, source.run_type):
-                key = key_of(one)
-                if key in parts:
-                    one = parts[key] = source.joined(parts[key], one)  # noqa: PLW2901  with its phases
-                if source.is_part(one):
-                    parts[key] = one
-                    continue
-                found = source.figures(one)
-                if start <= found.end_time < end and key not in seen:
-                    seen.add(key)
-                    yield found
+                yield one
+
+    yield from source.compared(chain(told_before, runs()), start, end)
     if bad:
         raise InputError(f"{count_of(bad, 'entry')} not usable; `arcacct import {source.system.name}` says why")

@@ -5,15 +5,28 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
+from arcacct.files.follow import LONGEST_LINE
 from arcacct.files.json_reader import parsed
 from arcacct.records.import_quarantine import Fault, fault_of
-from arcacct.sources.engine.runs import Field, values_of
-from arcacct.sources.gridengine.record import Record
+from arcacct.sources.engine.batch_runs import lines_of
+from arcacct.sources.engine.runs import Field, Noise, ParsedRun, values_of
+from arcacct.sources.gridengine.record import STORED, Record
 from arcacct.wording import count_of
+
+
+class Origin(NamedTuple):
+    """Where a record is from."""
+
+    cell: str = "default"
+    """Cell (cluster); part of each job's identity."""
+    file_id: int = 0
+    """The file in the database."""
+    line: int = 0
+    """The line in the file, from 1; of a file, the number of lines before."""
+
 
 # The JSON lines of Open Cluster Scheduler 9.
 #
@@ -79,7 +92,7 @@ _OF_JOB = (
     Field("task_number", _whole_or_0, "task_number", is_needed=True),
     Field("pe_taskid", _text, "pe_taskid"),
     Field("pe_task_id", _text, "pe_taskid"),
-    *(Field(name, _text, name) for name in Record._fields[3:11]),
+    *(Field(name, _text, name) for name in STORED[3:11]),
     Field("slots", _whole, "slots", is_needed=True),
     Field("arid", _whole, "arid"),
     Field("job_name", _text, "job_name"),
@@ -99,7 +112,7 @@ _RUSAGE = (
     Field("ru_utime", _measure, "ru_utime_s", unit="s"),
     Field("ru_stime", _measure, "ru_stime_s", unit="s"),
     Field("ru_maxrss", _measure, "ru_maxrss_kib", unit="KiB"),
-    *(Field(name, _measure, name) for name in Record._fields[28:42]),
+    *(Field(name, _measure, name) for name in STORED[28:42]),
 )
 _EUSAGE = (
     Field("wallclock", _measure, "wallclock_s", unit="s"),
@@ -112,12 +125,13 @@ _EUSAGE = (
     Field("maxrss", _size, "maxrss_bytes", unit="bytes"),
     Field("maxpss", _size, "maxpss_bytes", unit="bytes"),
 )
-_NOT_OF_OCS = Record._fields[51:55]
+FIELDS = (*_OF_JOB, *_RUSAGE, *_EUSAGE)
+_NOT_OF_OCS = STORED[51:55]
 """Fields that only lines of other versions have. A value that is not text is kept as a field that the site added."""
 _KNOWN = frozenset((*(one.name for one in _OF_JOB), "usage", "rusage", "eusage"))
 
 
-def json_record(text: str, unusable: set[str]) -> Record:
+def json_record(text: str, unusable: set[str], origin: Origin) -> Record:
     """
     Read a JSON line. The names of optional values that cannot be used go into ``unusable``. Raises ValueError with the
     reason.
@@ -126,20 +140,21 @@ def json_record(text: str, unusable: set[str]) -> Record:
     usage = _members(line.get("usage"), "usage")
     rusage = _members(usage.get("rusage", line.get("rusage")), "usage.rusage")
     eusage = _members(usage.get("eusage", usage.get("usage", line.get("eusage", {}))), "usage.eusage")
-    found: dict[str, Any] = {"priority": 0, **dict.fromkeys(Record._fields[24:28], 0.0)}
+    found: dict[str, Any] = {"priority": 0, **dict.fromkeys(STORED[24:28], 0.0)}
     for fields, group in ((_OF_JOB, line), (_RUSAGE, rusage), (_EUSAGE, eusage)):
         found |= values_of(fields, group.get, unusable)
     unit = us_of((found["submission_time_us"], found["start_time_us"], found["end_time_us"]))
-    for name in Record._fields[15:19]:
+    for name in STORED[15:19]:
         found[name] = (found.get(name) or 0) * unit
-    for name in Record._fields[24:28]:
+    for name in STORED[24:28]:
         found[name] = found[name] or 0.0
     for name in ("arid", "ar_submission_time_us"):
         found[name] = found.get(name) or None
     for name in _NOT_OF_OCS:
         value = line.get(name)
         found[name] = value if isinstance(value, str) and value not in _NOTHING else None
-    return Record._make((*map(found.get, Record._fields[:-1]), _json_custom(line, usage)))
+    custom = _json_custom(line, usage)
+    return Record._make((origin.cell, *map(found.get, STORED), origin.file_id, origin.line, custom))
 
 
 def us_of(times: tuple[int, ...]) -> int:
@@ -288,26 +303,25 @@ _AMOUNTS = frozenset(FURTHER[4:10])
 _CGROUP_AMOUNTS = 5
 
 
-def read_lines(lines: Iterable[bytes], counts: Counter[str] | None = None) -> Iterator[tuple[int, Record | Fault]]:
-    """
-    Yield the number of each line, from 1, with its record, or with the reason why the line cannot be used.
-
-    ``counts`` counts, by field, the records with an unusable measured value. Such a value is unknown.
-    """
-    for number, line in enumerate(lines, 1):
+def read(chunks: Iterable[bytes], form: Origin) -> Iterator[ParsedRun]:
+    """Yield each complete line. ``form``: the cell and the file, and the number of lines before."""
+    for line in lines_of(chunks, LONGEST_LINE):
         unusable: set[str] = set()
+        what: Record | Fault | Noise | None
         try:
-            one = record(line, unusable)
+            if len(line.text) > LONGEST_LINE:
+                raise ValueError(f"a line of {line.length - 1} bytes: longer than any record")  # noqa: TRY301
+            what = record(line.text, unusable, Origin(form.cell, form.file_id, form.line + line.number))
         except Exception as error:  # noqa: BLE001  any error rejects only this line
-            yield number, fault_of(error)
-        else:
-            if one is not None:
-                if unusable and counts is not None:
-                    counts.update(unusable)
-                yield number, one
+            what = fault_of(error)
+        if line.is_complete:
+            is_line = what is None
+            what = what or Noise("", line.number, why="")
+            content = line.text + b"\n"
+            yield ParsedRun(what, f"line {line.number}", content, line.length, is_line, frozenset(unusable))
 
 
-def record(line: bytes, unusable: set[str] | None = None) -> Record | None:
+def record(line: bytes, unusable: set[str] | None = None, origin: Origin = Origin()) -> Record | None:  # noqa: B008
     r"""
     Return the record of one line, with or without its newline; ``None`` for comments and lines of at most one
     character.
@@ -321,11 +335,12 @@ def record(line: bytes, unusable: set[str] | None = None) -> Record | None:
     if len(line) <= 1 or line.startswith(b"#"):
         return None
     if line.startswith(b"{"):
-        return in_range(json_record(line.decode("utf-8", "surrogateescape"), found), found)
-    return in_range(colon_record(line.decode("utf-8", "backslashreplace").replace("\0", "\\x00"), found), found)
+        return in_range(json_record(line.decode("utf-8", "surrogateescape"), found, origin), found)
+    text = line.decode("utf-8", "backslashreplace").replace("\0", "\\x00")
+    return in_range(colon_record(text, found, origin), found)
 
 
-def colon_record(text: str, unusable: set[str]) -> Record:
+def colon_record(text: str, unusable: set[str], origin: Origin) -> Record:
     """
     Read a colon-separated line. The job name may contain colons.
 
@@ -335,17 +350,17 @@ def colon_record(text: str, unusable: set[str]) -> Record:
     if len(parts) < _LEAST:
         raise ValueError(f"{count_of(len(parts), 'field')}; a record has 43, 45 or more")
     try:
-        return _of_parts(parts)
+        return _of_parts(parts, origin)
     except ValueError:
         readings = _with_colons_in_name(parts)
         if len(readings) == 1:
-            return _of_parts(readings[0])
+            return _of_parts(readings[0], origin)
         odd = [place for place in _MEASURED if not _is_measure(parts[place])]
         if not odd or not all(map(_is_number, (parts[5], *parts[7:13], *parts[34:36]))):
             raise
         # The fields that accounting needs are in their places. A measured value that is not a number is unknown.
         unusable.update(_MEASURED[place] for place in odd)
-        found = _of_parts([("0" if place in odd else part) for place, part in enumerate(parts)])
+        found = _of_parts([("0" if place in odd else part) for place, part in enumerate(parts)], origin)
         unknown: dict[str, Any] = dict.fromkeys(set(unusable) & _MAY_BE_UNKNOWN)
         return found._replace(**unknown)
 
@@ -354,9 +369,9 @@ def _is_measure(text: str) -> bool:
     return _is_number(text) and abs(float(text)) < 1e300
 
 
-_MEASURED = dict(enumerate(Record._fields[24:42], 13)) | {36: "cpu_s", 37: "mem_gib_s", 38: "io_gib"}
+_MEASURED = dict(enumerate(STORED[24:42], 13)) | {36: "cpu_s", 37: "mem_gib_s", 38: "io_gib"}
 """The places of the measured values in a line, with their field names in a record."""
-_MAY_BE_UNKNOWN = frozenset((*Record._fields[28:42], "cpu_s", "mem_gib_s", "io_gib"))
+_MAY_BE_UNKNOWN = frozenset((*STORED[28:42], "cpu_s", "mem_gib_s", "io_gib"))
 
 
 def _with_colons_in_name(parts: list[str]) -> list[list[str]]:
@@ -370,7 +385,7 @@ def _with_colons_in_name(parts: list[str]) -> list[list[str]]:
     return found
 
 
-def _of_parts(parts: list[str]) -> Record:
+def _of_parts(parts: list[str], origin: Origin) -> Record:
     tail, further = _tail(parts)
     numbers = [parts[5], *parts[7:31], *parts[34:39], tail.iow, tail.maxvmem]
     try:
@@ -391,9 +406,9 @@ def _of_parts(parts: list[str]) -> Record:
     usage = (_optional(tail.wallclock), cpu, mem, io, _optional(tail.ioops), iow, maxvmem)
     rest = map(_word, (tail.job_class, tail.submit_host, tail.cwd, tail.bound_cores))
     largest = map(_optional, (tail.maxrss, tail.maxpss))
-    return Record._make(
-        (*number, *who, *job, *times, *ending, *rusage, *usage, *largest, *rest, _custom(further) if further else ())
-    )
+    custom = _custom(further) if further else ()
+    who_and_when = (origin.cell, *number, *who, *job, *times, *ending)
+    return Record._make((*who_and_when, *rusage, *usage, *largest, *rest, origin.file_id, origin.line, custom))
 
 
 def _tail(parts: list[str]) -> tuple[_Tail, list[str]]:
@@ -495,8 +510,7 @@ def _word(text: str) -> str | None:
 
 
 def _not_a_number(parts: list[str]) -> str:
-    names = {5: "job_number", 34: "slots", 35: "task_number", 36: "cpu", 37: "mem", 38: "io"}
-    names |= dict(enumerate(Record._fields[24:42], 13))
+    names = _MEASURED | {5: "job_number", 34: "slots", 35: "task_number", 36: "cpu", 37: "mem", 38: "io"}
     names |= dict(enumerate(("priority", "submission_time", "start_time", "end_time", "failed", "exit_status"), 7))
     for place in sorted(names):
         if not _is_number(parts[place]):

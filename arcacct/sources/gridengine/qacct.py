@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import UTC, datetime
-from fnmatch import fnmatchcase
 from typing import Any, NamedTuple
 
 from arcacct.causes import Causes
-from arcacct.database.connection import Connection
+from arcacct.database.connection import Connection, connect
 from arcacct.errors import InputError
 from arcacct.files.follow import FileTailer, Overlong
 from arcacct.records.import_quarantine import Fault
-from arcacct.sources.gridengine.accounting_file import read_lines
+from arcacct.sources.gridengine.accounting_file import Origin, read
 from arcacct.sources.gridengine.importer import column
 from arcacct.sources.gridengine.record import STORED, Record, failed_text
 from arcacct.wording import count_of
@@ -36,10 +35,6 @@ class Column(NamedTuple):
     meaning: str
     unknown: str | int = "NONE"
     """The text or number that qacct shows for an unknown value."""
-
-    def of(self, record: Record) -> str | int:
-        """Return its value in a record."""
-        return getattr(record, self.field) or self.unknown
 
 
 COLUMNS: dict[str, Column] = {
@@ -72,20 +67,6 @@ class Question(NamedTuple):
     masters: bool = False
     """Only the records of jobs themselves, not of tasks of parallel jobs."""
 
-    def asks_for(self, record: Record) -> bool:
-        """Whether the question selects this record."""
-        when = (record.end_time_us if self.on_end else record.start_time_us) // _US
-        return (
-            (self.from_s is None or when >= self.from_s)
-            and (self.until_s is None or when <= self.until_s)
-            and not (self.masters and record.pe_taskid is not None)
-            and all(_matches(record, column, pattern) for column, pattern in self.wanted)
-        )
-
-    def key(self, record: Record) -> tuple[str | int, ...]:
-        """Return the values that a record is summed by."""
-        return tuple([COLUMNS[name].of(record) for name in self.columns])
-
     @property
     def columns(self) -> tuple[str, ...]:
         """Return the columns to sum by, in qacct's order."""
@@ -106,21 +87,6 @@ class Sum(NamedTuple):
     slot_wallclock_s: float = 0.0
     """Wall clock times slots, of the records of jobs themselves."""
 
-    def plus(self, record: Record) -> Sum:
-        """Return the sum with one more record."""
-        wall = record.ru_wallclock_s
-        return Sum(
-            self.records + 1,
-            self.wallclock_s + wall,
-            self.utime_s + record.ru_utime_s,
-            self.stime_s + record.ru_stime_s,
-            self.cpu_s + (record.cpu_s or 0.0),
-            self.memory_gib_s + (record.mem_gib_s or 0.0),
-            self.io_gib + (record.io_gib or 0.0),
-            self.iow_s + (record.iow_s or 0.0),
-            self.slot_wallclock_s + (wall * record.slots if record.pe_taskid is None else 0.0),
-        )
-
     @property
     def cpu_efficiency(self) -> float | None:
         """CPU time over wall clock times slots; ``None`` where nothing ran."""
@@ -139,19 +105,6 @@ def window(from_s: int | None, until_s: int | None, days: int | None, now: int) 
     if until_s is not None:
         return until_s - days * DAY_S, until_s
     return now - days * DAY_S, None
-
-
-def sums(records: Iterable[Record], question: Question) -> list[Row]:
-    """
-    Return one sorted row for each combination of the columns to sum by. Without columns there is one row, even without
-    records.
-    """
-    found: dict[tuple[str | int, ...], Sum] = {} if question.by else {(): Sum()}
-    for record in records:
-        if question.asks_for(record):
-            key = question.key(record)
-            found[key] = found.get(key, Sum()).plus(record)
-    return sorted(found.items())
 
 
 def table(rows: Iterable[Row]) -> list[tuple[Any, ...]]:
@@ -197,15 +150,6 @@ def _width(name: str, wanted: str | None, values: list[str | int]) -> int:
     return max(len(COLUMNS[name].title), *map(len, texts)) + 1
 
 
-def _matches(record: Record, column: str, pattern: str) -> bool:
-    value = str(COLUMNS[column].of(record))
-    if column == "host":
-        value, pattern = value.lower(), pattern.lower()
-    if column == "queue" and fnmatchcase(f"{value}@{record.hostname}", pattern):
-        return True
-    return value == pattern or fnmatchcase(value, pattern)
-
-
 # Answer qacct's questions from the records in the database.
 
 
@@ -228,10 +172,6 @@ class Tasks(NamedTuple):
     last: int
     step: int
 
-    def has(self, task: int) -> bool:
-        """Whether the range contains this task."""
-        return self.first <= task <= self.last and (task - self.first) % self.step == 0
-
 
 class RecordRows(NamedTuple):
     """Records of a job, by the columns of v1_gridengine_records."""
@@ -241,7 +181,7 @@ class RecordRows(NamedTuple):
 
 
 def database_sums(con: Connection, question: Question) -> list[Row]:
-    """Return the same rows as `sums`, from the records of the database."""
+    """Return one sorted row for each combination of the columns to sum by; without columns one row."""
     where, values = _where(question)
     columns = "".join(f"{_VALUES[name]}, " for name in question.columns)
     numbers = ", ".join(str(place) for place in range(1, len(question.columns) + 1))
@@ -260,28 +200,39 @@ def records(con: Connection, job: str, tasks: Tasks | None, question: Question, 
 
     ``everything``: all columns of v1_gridengine_records, not only a few. Raises InputError when there are no records.
     """
-    where, values = _where(question)
-    if job.isascii() and job.isdecimal():
-        chosen: list[object] = [int(job)]
-        where = f"JobNumber = ? AND {where}"
-    else:
-        chosen = [job, job]
-        where = f"(JobName = ? OR JobName GLOB ?) AND {where}"
-    if tasks is not None:
-        where += " AND TaskNumber BETWEEN ? AND ? AND (TaskNumber - ?) % ? = 0"
-        values = [*values, tasks.first, tasks.last, tasks.first, tasks.step]
+    where, values = _of_job(con, job, tasks, question)
     condition = f"record_no IN (SELECT RecordNo FROM GridEngineRecords WHERE {where})"
-    if con.execute(f"SELECT 1 FROM GridEngineRecords WHERE {where} LIMIT 1", [*chosen, *values]).fetchone() is None:
-        which = "" if tasks is None else f", with a task from {tasks.first} to {tasks.last} in steps of {tasks.step}"
-        raise InputError(f"{job}: no record of Grid Engine has this job number or name{which}")
     all_columns = con.execute("SELECT name FROM pragma_table_info('v1_gridengine_records')")
     columns = tuple(name for (name,) in all_columns) if everything else _IN_SHORT
     rows = con.execute(
         f"SELECT {', '.join(columns)} FROM v1_gridengine_records WHERE {condition}"
         " ORDER BY job_number, task_number, coalesce(start_time, submission_time, 0), end_time, pe_taskid IS NULL",
-        [*chosen, *values],
+        values,
     )
     return RecordRows(columns, rows)
+
+
+def _of_job(
+    con: Connection, job: str, tasks: Tasks | None, question: Question, place: str = "of Grid Engine"
+) -> tuple[str, list[object]]:
+    """Return the condition for the records of a job. Raises InputError when there are none."""
+    where, values = _where(question)
+    if job.isascii() and job.isdecimal():
+        where, values = f"{where} AND JobNumber = ?", [*values, int(job)]
+    else:
+        where, values = f"{where} AND (JobName = ? OR JobName GLOB ?)", [*values, job, _glob(job)]
+    if tasks is not None:
+        where += " AND TaskNumber BETWEEN ? AND ? AND (TaskNumber - ?) % ? = 0"
+        values += [tasks.first, tasks.last, tasks.first, tasks.step]
+    if con.execute(f"SELECT 1 FROM GridEngineRecords WHERE {where} LIMIT 1", values).fetchone() is None:
+        which = "" if tasks is None else f", with a task from {tasks.first} to {tasks.last} in steps of {tasks.step}"
+        raise InputError(f"{job}: no record {place} has this job number or name{which}")
+    return where, values
+
+
+def _glob(pattern: str) -> str:
+    """Return a pattern of a shell as one of SQLite."""
+    return pattern.replace("[!", "[^")
 
 
 def _where(question: Question) -> tuple[str, list[object]]:
@@ -300,17 +251,18 @@ def _where(question: Question) -> tuple[str, list[object]]:
         value = f"CAST({_VALUES[name]} AS TEXT)"
         if name == "queue":
             conditions.append(f"({value} = ? OR {value} GLOB ? OR {value} || '@' || coalesce(Hostname, '') GLOB ?)")
-            values += [pattern] * 3
+            values += [pattern, _glob(pattern), _glob(pattern)]
         else:
             # Host names do not depend on upper or lower case.
             is_host = name == "host"
             conditions.append("(lower({0}) = ? OR lower({0}) GLOB ?)" if is_host else "({0} = ? OR {0} GLOB ?)")
             conditions[-1] = conditions[-1].format(value)
-            values += [pattern.lower() if is_host else pattern] * 2
+            text = pattern.lower() if is_host else pattern
+            values += [text, _glob(text)]
     return " AND ".join(conditions), values
 
 
-# qacct's sums of files, and its lists of the records of a job, without an import.
+# The same questions about files, without an import.
 
 
 ALL_COLUMNS = (*STORED, "usage")
@@ -319,40 +271,28 @@ _TIMES = {name: f"{name.removesuffix('_us')}_iso" for name in ("submission_time_
 _BLOCK = "=" * 62
 
 
-class FileSummary:
+class FileRecords:
     """
-    Sums and records of some files.
+    The records of some files in a temporary database, each line as often as it is there: ``con`` can be asked.
 
     ``say`` gets messages about bad lines, one for each reason, and about files that cannot be read.
     """
 
-    def __init__(self, say: Callable[[str], None]) -> None:
+    def __init__(self, paths: Sequence[str], say: Callable[[str], None]) -> None:
+        self._paths = paths
         self._say = say
         self.bad_lines = 0
         self.unreadable = 0
+        self.con = connect("")
+        self.con.execute(f"CREATE TABLE GridEngineRecords ({', '.join(map(column, ALL_COLUMNS))})")
+        marks = ", ".join("?" * len(ALL_COLUMNS))
+        rows = (_row(one) for path in paths for one in self._file(path))
+        self.con.executemany(f"INSERT INTO GridEngineRecords VALUES ({marks})", rows)
 
-    def rows(self, paths: Sequence[str], question: Question) -> list[Row]:
-        """Return the sums of the records of all files, sorted. The files are read one after another."""
-        return sums((one for path in paths for one in self._file(path)), question)
-
-    def records(self, paths: Sequence[str], job: str, tasks: Tasks | None, question: Question) -> Iterator[Record]:
-        """
-        Yield the records of a job number, or of every job with a matching name, in the order of the files.
-
-        Raises InputError when there are no records.
-        """
-        number = int(job) if job.isascii() and job.isdecimal() else None
-        is_found = False
-        for one in (one for path in paths for one in self._file(path)):
-            name = one.job_name or ""
-            is_its = one.job_number == number if number is not None else name == job or fnmatchcase(name, job)
-            if is_its and (tasks is None or tasks.has(one.task_number)) and question.asks_for(one):
-                is_found = True
-                yield one
-        if not is_found:
-            raise InputError(
-                f"{job}: no record in {', '.join(paths)} has this job number or name and matches the other options"
-            )
+    def of_job(self, job: str, tasks: Tasks | None, question: Question) -> Iterator[tuple[Any, ...]]:
+        """Return the same records as `records`, in ALL_COLUMNS, in the order of the files."""
+        where, values = _of_job(self.con, job, tasks, question, f"in {', '.join(self._paths)}")
+        return self.con.execute(f"SELECT * FROM GridEngineRecords WHERE {where} ORDER BY rowid", values)
 
     def _cannot_read(self, complaint: str) -> None:
         self._say(complaint)
@@ -366,12 +306,13 @@ class FileSummary:
                     reader.position = lines.after
                     continue
                 before, reader.position = reader.position.lines, reader.position.after(lines)
-                for number, one in read_lines(lines):
-                    if not isinstance(one, Fault):
-                        yield one
-                        continue
-                    self.bad_lines += 1
-                    causes.add(f"{reader.path}:{before + number}", f"{one.reason}; left out")
+                for one in read(lines, Origin()):
+                    if isinstance(one.what, Record):
+                        yield one.what
+                    elif isinstance(one.what, Fault):
+                        self.bad_lines += 1
+                        number = before + int(one.position.removeprefix("line "))
+                        causes.add(f"{reader.path}:{number}", f"{one.what.reason}; left out")
             for line in causes.take():
                 self._say(line)
             if reader.left_bytes:
@@ -380,16 +321,15 @@ class FileSummary:
                 )
 
 
-def row(record: Record) -> tuple[Any, ...]:
-    """Return a record in ALL_COLUMNS."""
+def _row(record: Record) -> tuple[Any, ...]:
     usage = (f"{group}.{name}={value}" if group else f"{name}={value}" for group, name, value in record.custom)
-    return (*record[:-1], ", ".join(usage) or None)
+    return (*record[1:-3], ", ".join(usage) or None)
 
 
-def block(record: Record) -> Iterator[str]:
+def block(row: tuple[Any, ...]) -> Iterator[str]:
     """Yield the lines of a record as qacct lists it, one for each value. Times are UTC. The names include the units."""
     yield _BLOCK
-    for name, value in zip(ALL_COLUMNS, row(record), strict=True):
+    for name, value in zip(ALL_COLUMNS, row, strict=True):
         if name in _TIMES:
             when = datetime.fromtimestamp(value / 1_000_000, UTC) if value else None
             yield f"{_TIMES[name]:<22}{'-/-' if when is None else when.isoformat(sep=' ')}"

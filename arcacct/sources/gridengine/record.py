@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 from operator import attrgetter
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from arcacct.records import batch_jobs, states
 from arcacct.records.enrichment import DEFAULT
 from arcacct.records.model import Job, whole_cpu_s
 from arcacct.records.states import ABORTED, COMPLETED
-from arcacct.sources.engine.imports import BatchSite
+from arcacct.sources.engine.runs import BatchSite
 
 # Grid Engine's records: one for each run of a job or of one of its tasks.
 #
@@ -26,6 +26,8 @@ class Record(NamedTuple):
     A tuple and not a dataclass: an import makes one for every line, and this is the cheapest immutable value.
     """
 
+    cell: str
+    """Cell (cluster) that it is from."""
     job_number: int
     task_number: int
     """Index in an array job; 0: not an array job. It is part of the key, so it is never unknown."""
@@ -92,59 +94,33 @@ class Record(NamedTuple):
     submit_host: str | None
     cwd: str | None
     bound_cores: str | None
+    file_id: int = 0
+    """The file in the database and the line that it was read from."""
+    line: int = 0
     custom: tuple[tuple[str, str, float | str], ...] = ()
     """``(group, name, value)`` of usage that the site added, sorted; group ``''``: fields of the record itself."""
 
-
-class RecordKey(NamedTuple):
-    """The key of a record. Two lines with the same key are the same record, in any dialect or file."""
-
-    job_number: int
-    task_number: int
-    pe_taskid: str
-    submission_time_us: int
-    start_time_us: int
-    end_time_us: int
-    failed: int
-    exit_status: int
-    qname: str
-    hostname: str
+    @property
+    def end_time(self) -> int:
+        """The end in UTC seconds; 0: unknown."""
+        return self.end_time_us // 1_000_000
 
 
-_key = attrgetter(*RecordKey._fields)
+_key = attrgetter(
+    *("job_number", "task_number", "pe_taskid", "submission_time_us", "start_time_us", "end_time_us"),
+    *("failed", "exit_status", "qname", "hostname"),
+)
 
-FAILED = {
-    0: "no failure",
-    1: "assumedly before job",
-    2: "shepherd",
-    3: "before writing config",
-    4: "before writing pid",
-    5: "on reading config",
-    6: "setting processor set",
-    7: "before prolog",
-    8: "in prolog",
-    9: "before pestart",
-    10: "in pestart",
-    11: "before job",
-    12: "before pestop",
-    13: "in pestop",
-    14: "before epilog",
-    15: "in epilog",
-    16: "releasing processor set",
-    17: "through signal",
-    18: "shepherd returned error",
-    19: "before writing exit_status",
-    20: "found unexpected error file",
-    21: "in recognizing job",
-    22: "removed manually",
-    23: "on getting PTF pids",
-    24: "migrating",
-    25: "rescheduling",
-    26: "opening input/output file",
-    27: "searching requested shell",
-    28: "changing into working directory",
-    29: "AFS setup",
-    30: "rescheduling on application error",
+_UP_TO_30 = (
+    *("no failure", "assumedly before job", "shepherd", "before writing config", "before writing pid"),
+    *("on reading config", "setting processor set", "before prolog", "in prolog", "before pestart"),
+    *("in pestart", "before job", "before pestop", "in pestop", "before epilog", "in epilog"),
+    *("releasing processor set", "through signal", "shepherd returned error", "before writing exit_status"),
+    *("found unexpected error file", "in recognizing job", "removed manually", "on getting PTF pids"),
+    *("migrating", "rescheduling", "opening input/output file", "searching requested shell"),
+    *("changing into working directory", "AFS setup", "rescheduling on application error"),
+)
+FAILED = dict(enumerate(_UP_TO_30)) | {
     36: "checking configured daemons",
     37: "qmaster enforced h_rt limit",
     38: "adding supplementary group",
@@ -159,13 +135,13 @@ FOLLOWED = frozenset((24, 25))
 NOT_FINAL = frozenset((*FOLLOWED, 30))
 """``failed`` codes of runs that another run may follow: also in error state, until someone clears it."""
 
-STORED = Record._fields[:-1]
-"""The fields with a column of their own."""
+STORED = Record._fields[1:-3]
+"""The values of a record with a column of their own."""
 
 
-def key(record: Record) -> RecordKey:
-    """Return the key of a record."""
-    return RecordKey._make(["" if value is None else value for value in _key(record)])
+def key(record: Record) -> tuple[Any, ...]:
+    """Return the key of a record in its cell. Lines with the same key are the same record, in any dialect or file."""
+    return tuple(["" if value is None else value for value in _key(record)])
 
 
 def richer(one: Record, other: Record) -> Record:
@@ -176,9 +152,9 @@ def richer(one: Record, other: Record) -> Record:
     """
 
     def amount(record: Record) -> tuple[object, ...]:
-        known = [value is not None for value in record[:-1]]
+        known = [value is not None for value in record[1:-3]]
         custom = [(group, name, str(value)) for group, name, value in record.custom]
-        return sum(known) + len(custom), known, [value for value in record[:-1] if value is not None], custom
+        return sum(known) + len(custom), known, [value for value in record[1:-3] if value is not None], custom
 
     return max(one, other, key=amount)
 
@@ -491,7 +467,7 @@ def local_job(runs: JobRuns, site: BatchSite) -> Job | None:
         sources = [*(one for one in sources if one[0] != "wall_s"), label]
     return Job(
         # A requeue resets the submission time, so take the earliest one.
-        batch_jobs.job_id("gesge", site.cell, local_job_id(runs.runs[0].master), submitted),
+        batch_jobs.job_id("gesge", record.cell, local_job_id(runs.runs[0].master), submitted),
         status(record),
         submitted,
         end_time,

@@ -11,8 +11,8 @@ from arcacct.records.batch_jobs import Figures, figures, same_host
 from arcacct.records.batch_systems import HTCONDOR as SYSTEM
 from arcacct.records.model import Job, parsed_fqan
 from arcacct.records.states import ABORTED, COMPLETED, FAILED
-from arcacct.sources.engine.imports import BatchSite
-from arcacct.sources.engine.runs import ParsedRun, RunsImport, RunTable, SourceType
+from arcacct.sources.engine.imports import RunsImport
+from arcacct.sources.engine.runs import BatchSite, ParsedRun, RunTable, SourceType
 from arcacct.sources.htcondor.history import FIELDS, OVERLAP_S, REMOVED, CondorJob, HistoryForm, joined, read
 
 _SPELT = {"wall_s": "Wall", "cores": "CPUs", "gpus": "GPUs", "cpu_user_s": "CPUUser", "cpu_kernel_s": "CPUKernel"}

@@ -13,8 +13,8 @@ from arcacct.records.enrichment import CONFIGURED, SLURM
 from arcacct.records.model import Job, whole_cpu_s
 from arcacct.records.slurm_formats import expand
 from arcacct.records.states import ABORTED, COMPLETED, FAILED
-from arcacct.sources.engine.imports import BatchSite
-from arcacct.sources.engine.runs import ParsedRun, RunsImport, RunTable, SourceType
+from arcacct.sources.engine.imports import RunsImport
+from arcacct.sources.engine.runs import BatchSite, ParsedRun, RunTable, SourceType
 from arcacct.sources.slurm.record import FIELDS, SlurmRun, joined, true_signal
 from arcacct.sources.slurm.sacct import OVERLAP_S, OutputForm, read
 

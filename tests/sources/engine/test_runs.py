@@ -86,3 +86,14 @@ def test_a_job_has_the_sums_of_its_runs_in_any_order_and_division(jobs, data) ->
         assert wall_s <= sum(run.wall_s for run in runs)
     assert sum(part.wall_s * part.core_count + part.core_rest_s for part in parts) == sum(core_s)
     assert gpu_s == sum(run.wall_s * run.gpus for runs in jobs for run in runs)
+
+
+def test_a_job_whose_submission_is_told_differently_stays_one_job(tmp_path) -> None:
+    """A run whose second report has another time of submission has another JobID, and still one record."""
+    host = BatchHost(tmp_path, SOURCE)
+    with closing(host.con):
+        line = History(10, 2, 5, 0).line(7, BEGIN + 60, is_last=True)
+        host.take(line)
+        host.take(line.replace(b"ctime=%d" % BEGIN, b"ctime=%d" % (BEGIN + 1)))
+
+        assert host.rows("SELECT job_id, wall_s FROM v1_jobs") == [(f"pbs:srv:7:{BEGIN + 1}", 10)]

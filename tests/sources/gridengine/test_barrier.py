@@ -58,7 +58,7 @@ def test_a_bad_line_is_kept_and_nothing_else_is_lost(world, tmp_path, line) -> N
     (tmp_path / "other").write_bytes(ran(3, 1, 10, 20) + line)
     report = world.take(path, tmp_path / "other")
 
-    assert (report.bad_lines, report.unreadable, numbers(world)) == (2, 0, [1, 2, 3])
+    assert (report.rejected, report.unreadable, numbers(world)) == (2, 0, [1, 2, 3])
     [one] = listed(world.con, "gridengine")
     assert (one.file, one.position, one.is_ours) == (str(path), "line 2", False)
     assert world.value("SELECT Content FROM ImportQuarantine") == line[: one.bytes]
@@ -74,7 +74,7 @@ def test_what_the_database_refuses_is_left_out_alone(world, tmp_path) -> None:
     )
     report = world.take(path)
 
-    assert (report.bad_lines, report.lines, report.taken.new, report.taken.added) == (2, 100, 98, 98)
+    assert (report.rejected, report.lines, report.taken.new, report.taken.added) == (2, 100, 98, 98)
     assert numbers(world) == [number for number in range(1, 101) if number not in (17, 70)]
     reason = "the database does not allow its values"
     assert kept(world) == [("line 17", reason), ("line 70", reason)]
@@ -111,6 +111,7 @@ def test_jobs_that_cannot_be_made_cost_themselves(world, tmp_path) -> None:
     )
     work = world.work()
     work.again()
+    work.finish()
 
     assert work.report.failed_jobs == 1
     assert world.said == [
@@ -143,7 +144,7 @@ def test_an_endless_line_is_passed_over(world, tmp_path, size) -> None:
     path.write_bytes(ran(1, 1, 10, 20) + b"{" * size + b"\n" + ran(2, 1, 10, 20))
     report = world.take(path)
 
-    assert (report.bad_lines, numbers(world)) == (1, [1, 2])
+    assert (report.rejected, numbers(world)) == (1, [1, 2])
     [one] = listed(world.con, "gridengine")
     assert (one.bytes, one.is_whole, one.position) == (size + 1, False, "line 2")
     # It was never looked at as a record: that would have needed it as a whole.
@@ -189,7 +190,7 @@ def test_a_line_without_an_end_is_left(world, tmp_path) -> None:
     path.write_bytes(ran(1, 1, 10, 20) + b"{" * (LONGEST_LINE + 5))
     report = world.take(path)
 
-    assert (report.bad_lines, report.unreadable, numbers(world)) == (0, 0, [1])
+    assert (report.rejected, report.unreadable, numbers(world)) == (0, 0, [1])
     assert "is incomplete" in world.said[-1]
 
 

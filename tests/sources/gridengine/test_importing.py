@@ -39,9 +39,8 @@ from arcacct.config.values import map_rule
 from arcacct.database.access import open_accounting
 from arcacct.errors import StoreError
 from arcacct.records.reader import ended_between
-from arcacct.sources.engine.imports import BatchSite
-from arcacct.sources.gridengine import importer
-from arcacct.sources.gridengine.importer import of_file
+from arcacct.sources.engine.runs import BatchSite, figures_of_file
+from arcacct.sources.gridengine.importer import SOURCE
 from arcacct.targets.apel.messages import APELOptions
 
 TYPE_CHECKING = False
@@ -85,7 +84,7 @@ def test_a_real_file(world) -> None:
     """41 jobs and tasks: 39 ran, two never started, every record is kept."""
     report = world.take(COLON)
 
-    assert (report.lines, report.bad_lines, report.taken.new, report.taken.added) == (49, 0, 45, 39)
+    assert (report.lines, report.rejected, report.taken.new, report.taken.added) == (49, 0, 45, 39)
     assert world.value("SELECT count(*) FROM AAR") == 39
     assert world.value("SELECT count(*) FROM v1_gridengine_records") == 45
     assert world.value("SELECT count(DISTINCT job_number) FROM v1_gridengine_records WHERE job_id IS NULL") == 2
@@ -155,7 +154,7 @@ def test_a_file_cut_anywhere(cut: int) -> None:
             file.write(content[cut:])
         second = world.take(path)
 
-        assert (first.bad_lines, second.bad_lines) == (0, 0)
+        assert (first.rejected, second.rejected) == (0, 0)
         assert (first.taken.new + second.taken.new, second.taken.known) == (45, 0)
         assert world.everything() == WHOLE
 
@@ -192,7 +191,8 @@ def test_a_rescheduled_job_is_recorded_after_its_last_run(world, tmp_path) -> No
     assert world.con.execute("SELECT core_count, wall_s, status FROM v1_jobs WHERE local_job_id = '7'").fetchall() == [
         (4, 15, "completed")
     ]
-    assert [one.core_s for one in of_file(str(path), 0, 2**33) if one.local_job_id == "7"] == [4 * 10 + 2 * 10]
+    found = figures_of_file(SOURCE, str(path), SOURCE.form, 0, 2**33)
+    assert [one.core_s for one in found if one.local_job_id == "7"] == [4 * 10 + 2 * 10]
 
 
 def test_a_requeued_job_is_corrected(world, tmp_path) -> None:
@@ -407,14 +407,14 @@ def test_bad_lines_cost_only_themselves(world, tmp_path) -> None:
 
     report = world.take(path)
 
-    assert (report.bad_lines, report.taken.new) == (15, 15)
+    assert (report.rejected, report.taken.new) == (15, 15)
     assert world.said == [f"15 records, as {path}: line 2: 2 fields; a record has 43, 45 or more; left out"]
     assert world.value("SELECT bad_lines FROM v1_gridengine_files") == 15
     assert report.news == 15
     copy = tmp_path / "copy"
     copy.write_bytes(b"# another head\n" + b"".join(path.read_bytes().splitlines(keepends=True)[3:]))
     again = world.take(copy)
-    assert (again.bad_lines, again.news, again.taken.new) == (14, 0, 0)
+    assert (again.rejected, again.news, again.taken.new) == (14, 0, 0)
 
 
 @pytest.mark.parametrize("fixed", [b"2:x:y:z\n", None], ids=["the same length", "another length"])
@@ -429,7 +429,7 @@ def test_a_corrected_file(world, tmp_path, fixed) -> None:
 
     report = world.take(path)
 
-    assert (report.bad_lines, report.taken.new, report.taken.known) == (0, 1, 2)
+    assert (report.rejected, report.taken.new, report.taken.known) == (0, 1, 2)
     assert world.take(path).lines == 0
 
 
@@ -472,7 +472,7 @@ def test_an_import_that_was_stopped(world, tmp_path, monkeypatch) -> None:
     """An import that dies between two statements loses nothing and doubles nothing."""
     path = tmp_path / "accounting"
     path.write_bytes(b"".join(ran(number, 1, 10, 20) for number in range(1, 500)))
-    real, calls = importer._add_usage, []
+    real, calls = SOURCE.table.keep, []
 
     def fails_later(*args: object) -> None:
         calls.append(1)
@@ -480,7 +480,7 @@ def test_an_import_that_was_stopped(world, tmp_path, monkeypatch) -> None:
             raise sqlite3.OperationalError("disk I/O error")
         real(*args)
 
-    monkeypatch.setattr(importer, "_add_usage", fails_later)
+    monkeypatch.setattr(SOURCE.table, "keep", fails_later)
     with pytest.raises(StoreError, match="disk I/O error"):
         world.take(path)
     done = world.value("SELECT count(*) FROM GridEngineRecords")

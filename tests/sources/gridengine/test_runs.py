@@ -22,7 +22,7 @@ from gridengine_files import (
 
 from arcacct.config.values import QueueBenchmark, map_rule
 from arcacct.records.model import Job
-from arcacct.sources.engine.imports import BatchSite
+from arcacct.sources.engine.runs import BatchSite
 from arcacct.sources.gridengine.accounting_file import record
 from arcacct.sources.gridengine.record import JobRuns, Record, is_reserved, jobs, local_job, used, wall_us
 

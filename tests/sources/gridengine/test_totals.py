@@ -2,13 +2,31 @@
 
 from __future__ import annotations
 
+import pathlib
+from contextlib import closing
+
 import pytest
-from gridengine_files import COLON, DATA, ENCODINGS, records
+from gridengine_files import COLON, DATA, ENCODINGS
 from gridengine_questions import ANSWERS, QUESTIONS
 
-from arcacct.sources.gridengine.qacct import qacct_lines, sums, table, table_columns, window
+from arcacct.sources.gridengine.qacct import (
+    FileRecords,
+    Question,
+    Row,
+    database_sums,
+    qacct_lines,
+    table,
+    table_columns,
+    window,
+)
 
 QACCT = DATA / "qacct-out"
+
+
+def sums(path: pathlib.Path, question: Question) -> list[Row]:
+    """The sums of a file's records."""
+    with closing(FileRecords([str(path)], print).con) as con:
+        return database_sums(con, question)
 
 
 def printed(name: str) -> list[str]:
@@ -23,7 +41,7 @@ def test_the_same_table(name, path) -> None:
     """Our table of a real file is qacct's, character for character, from every encoding."""
     question = QUESTIONS[name]
 
-    assert list(qacct_lines(question, sums(records(path), question))) == printed(name)
+    assert list(qacct_lines(question, sums(path, question))) == printed(name)
 
 
 def test_every_answer_that_sums_is_tried() -> None:
@@ -36,7 +54,7 @@ def test_every_answer_that_sums_is_tried() -> None:
 def test_a_total_without_wall_clock() -> None:
     """Unlike qacct, which prints no row then, we print the sums of records that took less than a second."""
     question = QUESTIONS["E_e"]
-    ours = list(qacct_lines(question, sums(records(COLON), question)))
+    ours = list(qacct_lines(question, sums(COLON, question)))
 
     assert ours[:-1] == printed("E_e")
     assert ours[-1].split() == ["0", "0.000", "0.005", "0.005", "0.000", "0.000", "0.000"]
@@ -45,7 +63,7 @@ def test_a_total_without_wall_clock() -> None:
 def test_what_qacct_lacks() -> None:
     """Wall clock times slots counts each job once, and CPU time over it is the efficiency."""
     question = QUESTIONS["slots_3"]
-    ((slots, *numbers),) = table(sums(records(COLON), question))
+    ((slots, *numbers),) = table(sums(COLON, question))
     row = dict(zip(table_columns(question)[1:], numbers, strict=True))
 
     assert slots == 3

@@ -15,7 +15,7 @@ from arcacct.database.access import writing
 from arcacct.errors import UsageError
 from arcacct.records.import_quarantine import drop, listed, rejections
 from arcacct.records.recorder import name_id
-from arcacct.sources.engine.imports import BatchSite
+from arcacct.sources.engine.runs import BatchSite
 from arcacct.sources.htcondor.history import ATTRIBUTES, OVERLAP_S, HistoryCommand, Scores
 
 TYPE_CHECKING = False

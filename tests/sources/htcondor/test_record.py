@@ -7,8 +7,7 @@ from htcondor_files import BEGIN, HISTORY, ad, jobs, reasons, told
 from hypothesis import given
 from hypothesis import strategies as st
 
-from arcacct.sources.engine.imports import BatchSite
-from arcacct.sources.engine.runs import NoUsage
+from arcacct.sources.engine.runs import BatchSite, NoUsage
 from arcacct.sources.htcondor.history import CondorJob, joined
 from arcacct.sources.htcondor.importer import local_job
 

@@ -119,7 +119,7 @@ def test_an_end_in_the_log_of_the_next_day_is_found(host) -> None:
 
 
 def test_ends_are_found_however_many_jobs_were_deleted(host, monkeypatch) -> None:
-    monkeypatch.setattr("arcacct.sources.engine.runs._MOST_LEFT", 3)
+    monkeypatch.setattr("arcacct.sources.engine.imports._MOST_LEFT", 3)
     deleted = [other("D", f"{number}.srv") for number in range(1, 9)]
     report = host.take(line("2.srv"), *deleted[:7], line("8.srv"), deleted[7])
 

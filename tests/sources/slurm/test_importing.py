@@ -16,8 +16,8 @@ from arcacct.config.values import QueueBenchmark, map_rule
 from arcacct.database.access import writing
 from arcacct.errors import StoreError
 from arcacct.records.recorder import name_id
-from arcacct.sources.engine import runs
-from arcacct.sources.engine.imports import BatchSite
+from arcacct.sources.engine import imports
+from arcacct.sources.engine.runs import BatchSite
 from arcacct.sources.sonar.importer import Importer
 from arcacct.sources.sonar.jobs import Site
 
@@ -342,7 +342,7 @@ def test_bad_lines_are_counted_as_lines(host) -> None:
     report = host.take(table("", *good[:20], "sacct: error: x", row(50)[20:], *good[20:], row(51)[:60]))
 
     assert (report.jobs, report.taken.added) == (41, 40)
-    assert (report.rejected, report.lines, report.noise) == (1, 1, 2)
+    assert (report.rejected, report.bad_lines, report.noise) == (1, 1, 2)
     assert any("line 23: 'sacct: error: x' is not a row" in text for text in host.said)
 
 
@@ -405,14 +405,14 @@ def test_an_error_of_the_database_costs_the_job_that_it_is_about(host) -> None:
 def test_an_import_that_is_interrupted_loses_nothing(host, monkeypatch, place) -> None:
     """A database that refuses ends it; the next one brings the rest."""
     taken = iter(range(100))
-    whole = runs.take
+    whole = imports.take
 
     def refusing(*arguments):
         if next(taken) == place:
             raise StoreError("disk full")
         return whole(*arguments)
 
-    monkeypatch.setattr("arcacct.sources.engine.runs.take", refusing)
+    monkeypatch.setattr("arcacct.sources.engine.imports.take", refusing)
     rows = [row(number) for number in range(1, 500)]
     with pytest.raises(StoreError, match="disk full"):
         host.take(table(*rows))

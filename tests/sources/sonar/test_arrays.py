@@ -8,9 +8,11 @@ import pytest
 from sonar_site import Host, sample, stream
 
 from arcacct.records.recorder import set_children
-from arcacct.sources.engine.imports import BatchPolicy, BatchSite
+from arcacct.sources.engine.imports import BatchPolicy, RunsImport
+from arcacct.sources.engine.runs import BatchSite
 from arcacct.sources.features.collect import take_features
-from arcacct.sources.gridengine.importer import Import
+from arcacct.sources.gridengine.accounting_file import Origin
+from arcacct.sources.gridengine.importer import SOURCE
 from arcacct.sources.sonar.jobs import Site
 
 REAL = pathlib.Path(__file__).parents[2] / "data" / "gridengine" / "accounting.sge819-real"
@@ -35,9 +37,10 @@ def of_task(task, memory_kib, number=6, cluster="c", node="n1"):
 
 def import_grid_engine(host):
     """Take over what Grid Engine really wrote."""
-    Import(host.here, host.con, BatchPolicy(BatchSite("default"), START + 10**6, 0), host.said.append).files(
-        [str(REAL)]
-    )
+    policy = BatchPolicy(BatchSite("default"), START + 10**6, 0)
+    work = RunsImport(SOURCE, host.here, host.con, policy, Origin(), host.said.append)
+    work.files([str(REAL)])
+    work.finish()
 
 
 def memory_of(host, *local_ids):
