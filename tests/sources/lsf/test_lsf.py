@@ -313,6 +313,6 @@ def test_a_job_that_was_resized_twice(host) -> None:
     report = host.take(resize + shrink + last + resize.replace(b" 13 0 ", b" x 0 "))
 
     assert (report.jobs, report.rejected) == (2, 1)
-    assert host.rows("SELECT core_count, core_s FROM v1_jobs JOIN v1_batch_runs USING (job_id)") == [
+    assert host.rows("SELECT core_count, v1_batch_runs.core_s FROM v1_jobs JOIN v1_batch_runs USING (job_id)") == [
         (8, 4 * 1800 + 8 * 800 + 6 * 1000)
     ]
