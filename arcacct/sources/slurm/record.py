@@ -30,6 +30,7 @@ from arcacct.records.slurm_formats import (
     size_kib,
     state,
 )
+from arcacct.records.states import CPU_SLACK_S, MOST_NODES
 from arcacct.sources.engine.runs import NEVER_STARTED, UNFINISHED, Field, Noise, NoUsage, better, values_of
 from arcacct.wording import count_of
 
@@ -53,6 +54,8 @@ time.
 NOWHERE = frozenset(("None assigned", "None", "(null)", "N/A"))
 """NodeList of a job that never had a node."""
 
+_MOST_NODE_W = 200_000
+"""No node draws more: the largest, of 16 cards, have 20,000 W."""
 _LARGEST_SIGNAL = 64
 """The largest signal of Linux. Slurm's own marks are larger, such as 125 for OUT_OF_MEMORY."""
 _NOTHING_USED_S = 1
@@ -180,7 +183,7 @@ def run_of(job: SacctPart, steps: SacctUse, cluster: str | None, unusable: set[s
         cores=job.cores or None,
         cpu_us=cpu_us,
         cpu_kernel_us=kernel_us,
-        tres=_with_energy(job.run.tres, job.use.energy_j, steps.energy_j),
+        tres=_with_energy(job, steps.energy_j, elapsed_s, unusable),
         memory_kib=_most(job.use.memory_kib, steps.memory_kib),
         virtual_memory_kib=_most(job.use.virtual_memory_kib, steps.virtual_memory_kib),
     )
@@ -239,13 +242,26 @@ def _cpu(job: SacctUse, steps: SacctUse, elapsed_s: int) -> tuple[int | None, in
     return total, kernel
 
 
-def _with_energy(tres: str, of_job_j: int | None, of_steps_j: int | None) -> str:
-    """Return AllocTRES with the energy of the job's own row; else with its own energy, else with that of the steps."""
-    energy_j = of_job_j or (of_steps_j if of_steps_j and not parse(tres).get("energy") else None)
-    if not energy_j:
+def _with_energy(job: SacctPart, of_steps_j: int | None, elapsed_s: int, unusable: set[str]) -> str:
+    """
+    Return AllocTRES with the energy of the job's own row; else with its own energy, else with that of the steps.
+
+    Energy that its nodes cannot have used is unusable: some counters of nodes wrap.
+    """
+    tres = job.run.tres
+    own_j = parse(tres).get("energy") if "energy=" in tres else None
+    known = [one for one in (job.use.energy_j, own_j, of_steps_j) if one]
+    if not known:
+        return tres
+    # A job has at least one core on each node.
+    most_j = (job.run.nodes or job.cores or MOST_NODES) * (elapsed_s + CPU_SLACK_S) * _MOST_NODE_W
+    usable = [one for one in known if one <= most_j]
+    if len(usable) < len(known):
+        unusable.add("ConsumedEnergyRaw")
+    if usable[:1] == [own_j]:
         return tres
     others = [one for one in tres.split(",") if one and not one.startswith("energy=")]
-    return ",".join([*others, f"energy={energy_j}"])
+    return ",".join([*others, *(f"energy={one}" for one in usable[:1])])
 
 
 def _sum(one: int | None, other: int | None) -> int | None:

@@ -234,6 +234,9 @@ def test_memory_is_that_of_all_tasks_of_a_step(largest: str, usage: str, memory_
         ("0", "cpu=2,energy=18446744073709551614", ("100", "200"), "cpu=2,energy=300"),
         ("", "", ("", "50"), "energy=50"),
         ("18446744073709551614", "cpu=2", ("0", ""), "cpu=2"),
+        ("9000000000000", "cpu=2,energy=9000000000001,node=1", ("100", "200"), "cpu=2,node=1,energy=300"),
+        ("9000000000000", "energy=7,cpu=2", ("100", ""), "energy=7,cpu=2"),
+        ("9000000000000", "cpu=2", ("", ""), "cpu=2"),
     ],
 )
 def test_energy_is_that_of_the_job_before_that_of_its_steps(of_job, tres, of_steps, energy) -> None:
