@@ -33,7 +33,8 @@ from arcacct.wording import count_of
 # version adds fields at the end, and groups with a count of their own. After exitInfo, only effectiveResReq is read.
 
 
-_FIELD = re.compile(r'[ \t]*(?:"((?:[^"]|"")*)"|([^\s"]+))(?=\s|$)')
+_FIELD = re.compile(r'[ \t]*+(?:"([^"]*+(?:""[^"]*+)*+)"|([^\s"]++))(?=\s|$)|(.+)', re.DOTALL)
+"""A text, or another field, or all that follows where no field begins."""
 _HEAD = re.compile(rb'"[A-Z][A-Z0-9_]*" "[0-9.]+" [0-9]+ ')
 """
 The type, version and time that a record begins with. No line within a text begins like this: the quote would close the
@@ -254,16 +255,10 @@ def _fields(line: str) -> list[str]:
     """
     Return all fields. Raises ValueError when a text has no closing quote, or when its quote is not followed by a blank.
     """
-    found: list[str] = []
-    at = 0
-    line = line.rstrip()
-    while at < len(line):
-        match = _FIELD.match(line, at)
-        if match is None:
-            raise ValueError(f"field {len(found) + 1} cannot be read: {line[at : at + 40].strip()!r}")
-        found.append(match[2] if match[1] is None else match[1].replace('""', '"'))
-        at = match.end()
-    return found
+    found = _FIELD.findall(line.rstrip())
+    if found and found[-1][2]:
+        raise ValueError(f"field {len(found)} cannot be read: {found[-1][2][:40].strip()!r}")
+    return [plain or text.replace('""', '"') for text, plain, _rest in found]
 
 
 def _hosts(texts: list[str], at: int, name: str) -> tuple[list[str], int]:
