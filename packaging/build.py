@@ -114,7 +114,7 @@ def fetch(shipped: Shipped, folder: pathlib.Path, wheelhouse: pathlib.Path | Non
             *(sys.executable, "-m", "pip", "--disable-pip-version-check", "download", "-q", "--only-binary=:all:"),
             *(part for name in platforms for part in ("--platform", name)),
             *("--python-version", python, "--constraint", HERE / "dependencies.txt", "--dest", folder, *where),
-            f"{shipped.wheel}[report]",
+            shipped.wheel,
         )
     return sorted(
         path

@@ -14,13 +14,12 @@ from arcacct.cli.options import STARTED_MONTH, settings_of, together
 from arcacct.cli.progress import at_work
 from arcacct.cli.tables import LISTED, format_option, lines, show
 from arcacct.database import access
-from arcacct.errors import InputError, StoreError, install_extra
+from arcacct.errors import InputError, StoreError
 from arcacct.files.safe_open import replace_file
 from arcacct.fleet.dataset import last_month
 from arcacct.publishing.ledger_rows import Month, iso
 from arcacct.records.pseudonyms import site_names
 from arcacct.reports import tables
-from arcacct.reports.charts import available
 from arcacct.reports.month import ReportRequest, month_report
 from arcacct.reports.tables import TIDY, Report, tidy
 
@@ -136,8 +135,6 @@ def _tell(made: Report, asked: ReportRequest, html_file: str | None, csv_file: s
         from arcacct.reports.page import page  # noqa: PLC0415  few reports are pages
 
         _write(html_file, page(made), asked)
-        if not available():
-            print_error(f"the page has no charts: the package pygal is not installed; {install_extra('report')}")
     if form != "text":
         show(TIDY, tidy(made), form)
     elif html_file is None and csv_file is None:

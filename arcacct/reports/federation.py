@@ -57,12 +57,14 @@ def federation_report(
         ]
         return (
             by_vo,
+            over.history,
+            *use_of_pledge(ask_of, month, pledge, recorded),
+            over.year,
+            over.utilisation,
             usage_by(ask, "site", Table("site", "Usage by site", "Site", ())),
             usage_by(ask, "ce", Table("ce", "Usage by CE", "CE (site)", ())),
             usage_by(ask, "day", BY_DAY),
             by_day_with_vo(ask, start_s).table,
-            *over,
-            *use_of_pledge(ask_of, month, pledge, recorded),
             waiting(waits(engine, of_month), jobs, 1),
             job_sizes(ask),
             sizes("walltime", "Wall time of jobs", "Wall time", by_walltime),

@@ -124,13 +124,15 @@ def month_report(
     ]
     recorded = Recording(first_end_s(accounting) or 0, frozenset(lacking))
     capacity = installed(settings.cores, accounting, month_bounds(*first)[0], before_s)
-    compared_over = over_time(ask_of, asked.month, capacity, written_s, recorded)
+    over = over_time(ask_of, asked.month, capacity, written_s, recorded)
     tables = [
         by_vo,
+        over.history,
+        *use_of_pledge(ask_of, asked.month, asked.pledge, recorded),
+        over.year,
+        over.utilisation,
         usage_by(ask, "day", BY_DAY),
         by_day_and_vo.table,
-        *compared_over,
-        *use_of_pledge(ask_of, asked.month, asked.pledge, recorded),
         *_of_jobs(accounting, ask, start_s, before_s, int(_all(by_vo, "jobs"))),
         _failures(accounting, start_s, before_s, by_vo),
         top_users(ask, asked.users, pseudonyms),

@@ -9,151 +9,130 @@ from html import escape
 from importlib.resources import files
 
 from arcacct import __version__
-from arcacct.errors import install_extra
 from arcacct.publishing.ledger_rows import iso
-from arcacct.reports.charts import Chart, available, charts
-from arcacct.reports.tables import Column, Report, Row, Table, Value, readable
+from arcacct.reports.charts import HATCH, MARK, THIN, charts, shown, text
+from arcacct.reports.tables import Column, Report, Row, Table, readable
 from arcacct.wording import count_of, sanitise_line
 
-# A report as one page of HTML that needs nothing else: no script, no network, no font; for a phone, a screen and paper.
-#
-# What people, VOs and jobs are called is none of ours: every text goes through `wording.sanitise_line` and is escaped.
-
-
-_THIN = "\u202f"
-_MARK = '<abbr class="mark" title="estimated, not measured">≈</abbr>'
-_LONGEST = 500
-"""Characters of a name or a note."""
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'"
 """Should an escape ever be forgotten: the page may run and load nothing."""
-_BENCHMARKS = ("hs06_hours", "hepscore23_hours")
-_IF_ANY = (*_BENCHMARKS, "jobs_without_wall", "jobs_without_cpu")
+_IF_ANY = ("hs06_hours", "hepscore23_hours", "jobs_without_wall", "jobs_without_cpu")
 """Columns that are shown only if a row has more than 0."""
-_CARDS = ("jobs", "core_hours", "cpu_hours", *_BENCHMARKS, "cpu_efficiency")
+_MINOR = {
+    *("failed_jobs", "cpu_hours", "wall_hours", "jobs_without_wall", "jobs_without_cpu", "installed_core_hours"),
+    *("year_from", "pledged_hours", "pledged_year_hours", "used_year_hours", "jobs_share", "first_end"),
+}
+"""Columns that a phone has no room for."""
+_BROAD, _WIDE = 7, 8
+"""So many columns and more have the whole width of a sheet, and of a screen."""
 
 
 def page(report: Report) -> str:
-    """The page; the same report gives the same text. Without the plotting library it says so and has the tables."""
-    drawn = charts(report) if available() else {}
-    return "\n".join(_page(report, drawn)) + "\n"
+    """The page; the same report gives the same text."""
+    return "\n".join(_page(report)) + "\n"
 
 
-def _page(report: Report, drawn: dict[str, Chart]) -> Iterator[str]:
-    title = f"{_text(report.site)}, {report.month_name}"
+def _page(report: Report) -> Iterator[str]:
+    title = f"{text(report.site)}, {text(report.month_name)}"
     yield "<!DOCTYPE html>"
     yield '<html lang="en">'
     yield "<head>"
     yield '<meta charset="utf-8">'
     yield f'<meta http-equiv="Content-Security-Policy" content="{escape(_POLICY)}">'
     yield '<meta name="viewport" content="width=device-width, initial-scale=1">'
-    yield f"<title>Accounting of {title}</title>"
+    yield f"<title>Accounting of {escape(sanitise_line(report.site, None))}, {report.month_name}</title>"
     yield f"<style>\n{files(__package__).joinpath('page.css').read_text(encoding='utf-8')}</style>"
     yield "</head>"
     yield "<body>"
     yield f"<header><h1>Accounting of {title}</h1>"
-    yield f"<p>Jobs that ended in {report.month_name} (UTC). Written {iso(report.written_s)}.</p></header>"
+    yield f"<p>Jobs that ended in {text(report.month_name)} (UTC). Written {text(iso(report.written_s))}.</p></header>"
     yield "<main>"
+    yield '<dl class="cards">'
     yield from _cards(report)
+    yield "</dl>"
+    if report.verdict is not None:
+        yield f'<p class="verdict {"good" if report.verdict.is_well else "bad"}">{text(report.verdict.text)}</p>'
+    yield '<div class="charts">'
+    yield from charts(report)
+    yield "</div>"
+    yield '<dl class="cards">'
+    yield from _cards_of_operation(report)
+    yield "</dl>"
+    if report.basis:
+        yield f'<p class="basis">These figures rest on {text(report.basis)}.</p>'
+    yield '<div class="details">'
+    unknown = {row.key for row in report.table("history").rows if row.values[0] is None}
     for table in report.tables:
         if not table.is_detail:
-            yield from _section(table, drawn.get(table.name))
+            yield from _section(table, unknown)
+    yield "</div>"
     yield "</main>"
     yield "<footer>"
-    yield f'<p id="estimated">{_MARK} estimated, not measured; the method is below the table.</p>'
-    if not available():
-        yield (
-            "<p>No charts: the package pygal is not installed on the host that wrote this page"
-            f" (<code>{_text(install_extra('report'))}</code>).</p>"
-        )
-    yield f"<p>arcacct {_text(__version__)}</p>"
+    yield f'<p id="estimated">{MARK} estimated, not measured; the method is below the table.</p>'
+    yield '<p class="narrow">A wider screen shows more columns.</p>'
+    yield f"<p>arcacct {text(__version__)}</p>"
     yield "</footer>"
     yield "</body>"
     yield "</html>"
 
 
 def _cards(report: Report) -> Iterator[str]:
-    """The month in a few numbers."""
-    usage = report.table("vo")
-    energy = next((table for table in report.tables if table.name == "energy"), None)
-    yield '<dl class="cards">'
-    for name in _CARDS:
-        column = usage.columns[usage.column(name)]
-        value = None if usage.total is None else usage.total.values[usage.column(name)]
-        if value or name in ("jobs", "core_hours"):
-            yield _card(column, value or 0)
-    both = [0.0 if usage.total is None else usage.number(usage.total, name) for name in _BENCHMARKS]
-    if all(both):
-        # 1 HEPscore23 is 1 HS06 by definition of WLCG, and APEL adds them so.
-        yield _card(Column("normalised_hours", "Normalised hours, all (1 HS23 = 1 HS06)", "h"), sum(both))
-    yield from _cards_of_operation(report)
-    if energy is not None and energy.total is not None:
-        for name in ("site_kwh", "carbon_kg"):
-            place = energy.column(name)
-            if energy.total.values[place] is not None:
-                title = {"site_kwh": "Energy with PUE", "carbon_kg": "Carbon"}[name]
-                yield _card(energy.columns[place]._replace(title=title), energy.total.values[place])
-    yield "</dl>"
-    if report.verdict is not None:
-        yield f'<p class="verdict {"good" if report.verdict.is_well else "bad"}">{_text(report.verdict.text)}</p>'
-    if report.basis:
-        yield f'<p class="basis">These figures rest on {_text(report.basis)}.</p>'
+    """The month in a few numbers: what a manager asks first comes first."""
+    history, pledge = report.table("history"), report.table("pledge")
+    for name in ("jobs", "core_hours", "normalised_hours", "cpu_efficiency"):
+        yield _card(history, history.rows[-1], name)
+    # The last row of a kind is the sum.
+    of_kind = {row.values[0]: row for row in pledge.rows}
+    for kind, row in of_kind.items():
+        yield _card(pledge, row, "used_share", "Pledge used" if len(of_kind) == 1 else f"Pledge used, {kind}")
 
 
 def _cards_of_operation(report: Report) -> Iterator[str]:
-    """How full the site was, and how long its jobs waited."""
+    """How full the site was, how long its jobs waited, and what they drew."""
     for name, column, title in (
         ("utilisation", "utilisation", "Utilisation"),
         ("wait", "wait_median_min", "Median waiting time"),
+        ("energy", "site_kwh", "Energy with PUE"),
+        ("energy", "carbon_kg", "Carbon"),
     ):
-        table = report.table(name)
-        place = table.column(column)
-        # One row needs no total.
-        for row in (table.total or table.rows[-1],) if table.rows else ():
-            yield _card(table.columns[place]._replace(title=title), row.values[place])
+        for table in report.tables:
+            # One row needs no total.
+            for total in (table.total or table.rows[-1],) if table.name == name and table.rows else ():
+                if total.values[table.column(column)] is not None:
+                    yield _card(table, total, column, title)
 
 
-def _card(column: Column, value: Value) -> str:
-    unit = "" if column.unit in ("jobs", "ratio", "h") or "h" in column.unit.split() else f" {_unit(column)}"
-    return f"<div><dt>{escape(column.title)}</dt><dd>{_shown(column, value)}{unit}</dd></div>"
+def _card(table: Table, row: Row, name: str, title: str = "") -> str:
+    place = table.column(name)
+    column = table.columns[place]
+    unit = "" if column.unit in ("jobs", "ratio", "h") else f" {_unit(column)}"
+    return f"<div><dt>{escape(title or column.title)}</dt><dd>{shown(column, row.values[place])}{unit}</dd></div>"
 
 
 def _unit(column: Column) -> str:
     # Jobs are called so by the heading.
-    shown = {"ratio": "%", "jobs": "", "count": ""}.get(column.unit, column.unit)
-    return escape(shown.replace("CO2e", "CO₂e"))
+    in_head = {"ratio": "%", "jobs": "", "count": ""}.get(column.unit, column.unit)
+    return escape(in_head.replace("CO2e", "CO₂e"))
 
 
-def _section(table: Table, chart: Chart | None) -> Iterator[str]:
-    wide = " wide" if chart is not None and len(table.columns) <= 4 else ""
-    yield f'<section class="{table.name}" aria-labelledby="{table.name}">'
-    if not table.rows:
-        # One line.
-        told = " ".join(map(_text, table.notes))
-        yield f'<p class="note"><strong id="{table.name}">{escape(table.title)}:</strong> {told or "none"}</p>'
-        yield "</section>"
-        return
-    yield f'<h2 id="{table.name}">{escape(table.title)}</h2>'
-    yield f'<div class="part{wide}">'
-    if chart is not None:
-        svg = chart.svg
-        if table.name == "day":
-            svg = f'<div class="scroll" role="region" aria-label="{escape(chart.title)}" tabindex="0">{svg}</div>'
-        yield f"<figure><figcaption>{escape(chart.title)}</figcaption>{svg}</figure>"
-    yield from _table(table)
-    yield "</div>"
-    for note in table.notes:
-        yield f'<p class="note">{_text(note)}</p>'
-    yield "</section>"
-
-
-def _table(table: Table) -> Iterator[str]:
+def _section(table: Table, unknown: set[str]) -> Iterator[str]:
     every = (*table.rows, *(() if table.total is None else (table.total,)))
     # What is not known of any row, or a benchmark that no job has, only makes it wide; the CSV has all.
     places = [
         place
         for place, column in enumerate(table.columns)
-        if any(row.values[place] or (row.values[place] == 0 and column.name not in _IF_ANY) for row in every)
+        if column.name in unknown
+        or any(row.values[place] or (row.values[place] == 0 and column.name not in _IF_ANY) for row in every)
     ]
+    wide = "".join(kind for kind, least in ((" broad", _BROAD), (" wide", _WIDE)) if len(places) >= least)
+    yield f'<section class="{table.name}{wide}" aria-labelledby="{table.name}">'
+    notes = " ".join(map(text, table.notes))
+    if not every:
+        # One line.
+        yield f'<p class="note"><strong id="{table.name}">{escape(table.title)}:</strong> {notes or "none"}</p>'
+        yield "</section>"
+        return
+    yield f'<h2 id="{table.name}">{escape(table.title)}</h2>'
     yield f'<div class="scroll" role="region" aria-labelledby="{table.name}" tabindex="0">'
     yield "<table>"
     yield f"<caption>{escape(table.title)}: {count_of(len(table.rows), 'row')}</caption>"
@@ -161,48 +140,43 @@ def _table(table: Table) -> Iterator[str]:
     yield f'<thead><tr><th scope="col">{escape(table.key)}</th>{head}</tr></thead>'
     yield "<tbody>"
     for row in table.rows:
-        yield _row(table, row, places)
+        yield _row(table, row, places, unknown)
     yield "</tbody>"
     if table.total is not None:
-        yield f"<tfoot>{_row(table, table.total, places)}</tfoot>"
+        yield f"<tfoot>{_row(table, table.total, places, unknown)}</tfoot>"
     yield "</table>"
     yield "</div>"
+    for note in table.notes:
+        yield f'<p class="note">{text(note)}</p>'
+    yield "</section>"
+
+
+def _kinds(column: Column, *more: str) -> str:
+    found = " ".join((*more, *(("minor",) if column.name in _MINOR else ())))
+    return f' class="{found}"' if found else ""
 
 
 def _head(column: Column) -> str:
     unit = _unit(column)
     told = f'<span class="unit">{unit}</span>' if unit else ""
-    kind = "" if column.unit else ' class="text"'
-    return f'<th scope="col"{kind}>{escape(column.title)}{f"{_THIN}{_MARK}" if column.is_estimated else ""}{told}</th>'
+    kind = _kinds(column, *(() if column.unit else ("text",)))
+    return f'<th scope="col"{kind}>{escape(column.title)}{f"{THIN}{MARK}" if column.is_estimated else ""}{told}</th>'
 
 
-def _row(table: Table, row: Row, places: list[int]) -> str:
+def _row(table: Table, row: Row, places: list[int], unknown: set[str]) -> str:
     cells = []
     for place in places:
         column, value = table.columns[place], row.values[place]
-        kind = ' class="text"' if not column.unit and not isinstance(value, int | float) else ""
+        kinds, drawn = [], ""
+        if not column.unit and not isinstance(value, int | float):
+            kinds.append("text")
         if column.name == "agrees":
-            kind = f' class="text {"good" if str(value).startswith("yes") else "bad"}"'
-        cells.append(f"<td{kind}>{_shown(column, value)}</td>")
-    return f'<tr><th scope="row">{_text(readable(row.key))}</th>{"".join(cells)}</tr>'
-
-
-def _shown(column: Column, value: Value) -> str:
-    """A value as people read it; an estimated one with its mark."""
-    if value is None:
-        return "–"  # noqa: RUF001  a dash
-    if isinstance(value, str):
-        return _text(value)
-    if column.unit == "ratio":
-        return f"{100 * value:.1f}{_THIN}%"
-    digits = 0 if isinstance(value, int) or value >= 1000 else 1 if value >= 10 else 2
-    least = 0.01
-    if 0 < value < least / 2:
-        # It is little, and not nothing.
-        return f"{f'{_MARK}{_THIN}' if column.is_estimated else ''}&lt;{_THIN}{least}"
-    text = f"{value:,.{digits}f}"
-    return (f"{_MARK}{_THIN}" if column.is_estimated else "") + text.replace(",", _THIN)
-
-
-def _text(text: str) -> str:
-    return escape(sanitise_line(text, _LONGEST))
+            kinds.append("good" if str(value).startswith("yes") else "bad")
+        if column.unit == "ratio" and isinstance(value, int | float):
+            kinds.append("share")
+            drawn = f' style="--share:{min(100 * value, 100.0):.1f}%"'
+        told = HATCH if column.name in unknown else shown(column, value)
+        cells.append(f"<td{_kinds(column, *kinds)}{drawn}>{told}</td>")
+    # A long name of a host breaks at its dots.
+    name = text(readable(row.key)).replace(".", ".<wbr>")
+    return f'<tr><th scope="row">{name}</th>{"".join(cells)}</tr>'

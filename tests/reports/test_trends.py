@@ -6,6 +6,7 @@ import calendar
 import json
 import math
 import random
+import re
 from collections.abc import Sequence
 from contextlib import closing
 
@@ -382,7 +383,7 @@ def test_what_is_not_known_is_one_line(capsys, site) -> None:
 
 
 def test_the_page_has_cards_and_charts_of_it(capsys, site) -> None:
-    """Utilisation and waiting time among the first numbers; months, sizes and pledges drawn."""
+    """The pledge is among the first numbers, charts come before tables."""
     made = site("cores=10")
     made.add(*(job(n, MAY_S - n * 25 * DAY_S + 20 * DAY_S, 1 + 5 * n, cores=1 + n % 3, wait_s=1800) for n in range(9)))
     path = made.path / "pledge.csv"
@@ -394,8 +395,11 @@ def test_the_page_has_cards_and_charts_of_it(capsys, site) -> None:
     text = page.read_text()
     assert "<dt>Median waiting time</dt><dd>30.0 min</dd>" in text
     assert "<dt>Utilisation</dt>" in text
-    named = ("history", "utilisation", "cores", "walltime", "pledge_trend")
-    assert {name for name in named if f'id="chart-{name}"' in text} == {"history", "utilisation", "pledge_trend"}
+    assert "<dt>Pledge used</dt>" in text
+    assert re.findall('<figure class="([a-z_]+)">', text) == ["vo", "history", "day"]
+    assert text.index("<dt>Pledge used</dt>") < text.index("<figure") < text.index("<table")
+    # The pledge comes before the long table of the days.
+    assert text.index('<section class="pledge') < text.index('<section class="day')
 
 
 def test_the_report_of_many_jobs_reads_a_bounded_number_of_events(site) -> None:
