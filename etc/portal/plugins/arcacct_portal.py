@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import os
 import re
+import socket
 import stat
 import time
 from collections.abc import Awaitable, Callable, Iterator
-from html import escape
 from typing import Any
 
 from datasette import Forbidden, NotFound, Response, hookimpl
@@ -28,12 +28,14 @@ _NAMES = "users_of_a_vo"
 _MONTHS = 12
 _MOST_VOS = 8
 _LARGEST_BYTES = 2**24
+_HOST = socket.getfqdn()
 _REPORT = re.compile(r"(\d{4}-\d{2})\.html")
 _BY_MONTH = """
 SELECT month, vo, sum(jobs) AS jobs, sum(core_s) / 3600.0 AS core_h, sum(cpu_s) / 3600.0 AS cpu_h,
        sum(cpu_s) AS cpu_s, sum(core_with_cpu_s) AS core_with_cpu_s
   FROM v1_usage_by_month WHERE month >= :first AND month <= :last GROUP BY month, vo
 """
+_EARLIER = "SELECT 1 FROM v1_usage_by_month WHERE month < :first LIMIT 1"
 _VIEWS = "SELECT name FROM sqlite_master WHERE type = 'view'"
 
 
@@ -54,7 +56,8 @@ def extra_template_vars(
                 # Jobs that no sum has yet are read one by one.
                 usage = {"is_late": True}
         reports = [*_reports(datasette)] if await _may(datasette, request, _NAMES) else []
-        return {"portal": {"usage": usage, "reports": reports, "parts": await _parts(datasette, request)}}
+        parts = await _parts(datasette, request)
+        return {"portal": {"host": _HOST, "usage": usage, "reports": reports, "parts": parts}}
 
     return found
 
@@ -153,7 +156,13 @@ async def _usage(datasette: Datasette) -> dict[str, Any]:
     if len(current) > _MOST_VOS:
         rest = current[_MOST_VOS:]
         by_vo.append(_sum(f"{len(rest)} others", rest))
-    hours = {month: sum(row["core_h"] or 0 for row in rows if row["month"] == month) for month in months}
+    hours: dict[str, float | None] = dict.fromkeys(months)
+    # Months before the first record are unknown; those after it without a job have none.
+    known = bool((await database.execute(_EARLIER, {"first": months[0]})).rows)
+    for month in months:
+        of_month = [row["core_h"] or 0 for row in rows if row["month"] == month]
+        known = known or bool(of_month)
+        hours[month] = sum(of_month) if known else None
     return {
         "month": months[-1],
         "total": _sum("All", current),
@@ -181,30 +190,24 @@ def _sum(name: str, rows: list[Any]) -> dict[str, str]:
     }
 
 
-def _chart(hours: dict[str, float]) -> Markup:
-    """Bars, as SVG: a name and a description for who does not see it, a title for each bar."""
-    width, height, foot, gap = 720, 200, 22, 10
-    most = max(hours.values())
-    step = width / len(hours)
-    described = "; ".join(f"{month} {value:,.0f} h" for month, value in hours.items())
-    names = f'<title id="chart-title">Core hours by month</title><desc id="chart-desc">{escape(described)}</desc>'
-    labelled = 'role="img" aria-labelledby="chart-title chart-desc"'
-    drawn = [f'<svg viewBox="0 0 {width} {height + foot}" {labelled}>{names}']
-    for place, (month, value) in enumerate(hours.items()):
-        tall = (height - 18) * value / most
-        left = place * step + gap / 2
-        middle = left + (step - gap) / 2
-        drawn.append(
-            f"<g><title>{month}: {value:,.0f} core hours</title>"
-            f'<rect x="{left:.1f}" y="{height - tall:.1f}" width="{step - gap:.1f}" height="{tall:.1f}"/>'
-            f'<text x="{middle:.1f}" y="{height - tall - 4:.1f}">{_short(value)}</text>'
-            f'<text x="{middle:.1f}" y="{height + 16}">{month[2:]}</text></g>'
-        )
-    return Markup("".join(drawn) + "</svg>")  # noqa: S704  numbers and months
+def _chart(hours: dict[str, float | None]) -> Markup:
+    """Bars, whose sizes the style sheet draws: each says its month and its hours to who points at it."""
+    most = max(value or 0 for value in hours.values())
+    told = {month: "unknown" if value is None else f"{value:,.0f} core hours" for month, value in hours.items()}
+    boxes = []
+    for month, value in hours.items():
+        drawn = '<svg class="unknown"><path d="M0 0L999 999"/></svg>'
+        if value is not None:
+            drawn = f'<b>{_short(value)}</b><i style="height:{100 * value / most:.1f}%"></i>'
+        boxes.append(f'<div title="{month}: {told[month]}"><div>{drawn}</div><span>{month[2:]}</span></div>')
+    described = "; ".join(f"{month} {text}" for month, text in told.items())
+    # Numbers and months.
+    chart = f'<div class="columns" role="img" aria-label="Core hours by month: {described}">{"".join(boxes)}</div>'
+    return Markup(chart)  # noqa: S704
 
 
 def _short(value: float) -> str:
-    for limit, unit in ((10**6, "M"), (10**3, "k")):
-        if value >= limit:
-            return f"{value / limit:.3g} {unit}"
+    for exponent, unit in ((9, "G"), (6, "M"), (3, "k")):
+        if value >= 0.9995 * 10**exponent:
+            return f"{value / 10**exponent:.3g} {unit}"
     return f"{value:.3g}" if value else ""
