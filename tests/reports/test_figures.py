@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import html
 import json
 import os
 import pathlib
+import random
+import re
 import sqlite3
+from collections.abc import Iterable
 from contextlib import closing
-from itertools import permutations
+from itertools import pairwise, permutations
 
 import pytest
 import slurm_files
@@ -316,3 +320,182 @@ def test_rows_are_sorted_by_the_names_of_columns() -> None:
         assert [(row.key, table.number(row, "jobs")) for row in table.rows] == [("a", 2), ("b", 1), ("a", 9)]
         assert table.notes == ("a note",)
     assert Table("t", "T", "User", columns).filled([], "jobs", empty="nothing").notes == ("nothing",)
+
+
+COUNTED = """
+SELECT coalesce(vo, '(no VO)') AS vo, user_dn, substr(end_time_iso, 1, 10) AS day, substr(end_time_iso, 1, 7) AS month,
+       status = 'failed' AS failed, wall_s * core_count AS core_s, cpu_s,
+       CASE WHEN cpu_s IS NOT NULL THEN ifnull(wall_s * core_count, 0) END AS measured_s,
+       CASE WHEN benchmark_type = 'HEPSPEC' AND benchmark_source <> 'default'
+            THEN wall_s * core_count * benchmark_value END AS hs06_s,
+       CASE benchmark_type WHEN 'HEPscore23' THEN wall_s * core_count * benchmark_value END AS hepscore23_s
+  FROM v1_jobs
+ WHERE ifnull(hold_state, '') NOT IN ('held', 'excluded')
+   AND (status IN ('completed', 'failed') OR (status = 'aborted' AND ifnull(wall_s, 0) + ifnull(cpu_s, 0) > 0))
+"""
+"""The jobs that count, by the views of the contract."""
+SUMS = """
+SELECT {key}, count(*) AS jobs, sum(failed) AS failed_jobs, total(core_s) / 3600 AS core_hours,
+       total(cpu_s) / 3600 AS cpu_hours, total(hs06_s) / 3600 AS hs06_hours,
+       total(hepscore23_s) / 3600 AS hepscore23_hours,
+       round(total(hs06_s) / 3600, 3) + round(total(hepscore23_s) / 3600, 3) AS normalised_hours,
+       total(cpu_s) / nullif(total(measured_s), 0) AS cpu_efficiency
+  FROM counted WHERE {which} GROUP BY 1
+"""
+TITLES = {
+    "Usage by VO": "vo",
+    "Usage by day (of the end, UTC)": "day",
+    "The last 12 months": "history",
+    "Use against the pledge": "pledge",
+    "Top users": "user",
+}
+METRICS = {
+    "Jobs": "jobs",
+    "Failed": "failed_jobs",
+    "Core hours": "core_hours",
+    "CPU hours": "cpu_hours",
+    "HS06 hours": "hs06_hours",
+    "HEPscore23 hours": "hepscore23_hours",
+    "Normalised hours": "normalised_hours",
+    "Efficiency": "cpu_efficiency",
+    "Used": "used_hours",
+    "Used this year": "used_year_hours",
+}
+Told = dict[tuple[str, str], dict[str, str]]
+
+
+def of_terminal(text: str) -> Told:
+    """By section and key: the figures of the tables as they are printed."""
+    told: Told = {}
+    for part in text.split("\n\n"):
+        title, *lines = part.splitlines()
+        if title in TITLES and len(lines) > 1:
+            spans = [found.span() for found in re.finditer("-+", lines[1])]
+            gaps = list(pairwise([place for span in spans for place in span]))[1::2]
+            # A note has letters between the columns.
+            of_table = [line for line in lines if not any(line[begin:end].strip() for begin, end in gaps)]
+            rows = [[line[begin:end].strip() for begin, end in spans] for line in of_table if line != lines[1]]
+            told |= named(TITLES[title], rows)
+    return told
+
+
+def of_page(text: str) -> Told:
+    """By section and key: the figures of the tables of the page."""
+    told: Told = {}
+    for title, table in re.findall(r"<h2 [^>]*>([^<]*)</h2>.*?<table>(.*?)</table>", text, re.DOTALL):
+        plain = re.sub('<span class="unit">.*?</span>', "", table)
+        lines = [re.findall(r"<t[hd][ >].*?</t[hd]>", line) for line in re.findall(r"<tr>(.*?)</tr>", plain)]
+        rows = [[html.unescape(re.sub("<[^>]*>", "", cell)) for cell in line] for line in lines]
+        rows[0] = [METRICS.get(name, name) for name in rows[0]]
+        told |= named(TITLES.get(html.unescape(title), title), rows)
+    return told
+
+
+def named(section: str, rows: list[list[str]]) -> Told:
+    """Figures by the names in the first row; pledges and users are called by two columns, as in the CSV."""
+    told: Told = {}
+    for key, *values in rows[1:]:
+        name = f"{key} {values[0]}" if section in ("pledge", "user") else "(all)" if key == "All" else key
+        told[section, name] = dict(zip(rows[0][1:], values, strict=False))
+    return told
+
+
+def of_rows(rows: Iterable[dict[str, object]]) -> Told:
+    """By section and key: the figures of the CSV or of JSON."""
+    told: Told = {}
+    for row in rows:
+        value = "" if row["value"] is None else str(row["value"])
+        told.setdefault((str(row["section"]), str(row["key"])), {})[str(row["metric"])] = value
+    return told
+
+
+def test_every_form_has_the_figures_of_the_contract(capsys, site) -> None:
+    """
+    The terminal, the page, the CSV and JSON agree with SQL, to the last digit that they show.
+
+    Some jobs are held, excluded, unfinished, unmeasured or without a VO.
+    """
+    host = site()
+    rng = random.Random(11)
+    jobs = []
+    for number in range(1, 241):
+        end_s = stored_jobs.END_S - rng.randrange(120 * 86_400)
+        wall_s = rng.randrange(60, 3600)
+        one = stored_jobs.job(number, end_s=end_s, status=rng.choice(("completed", "completed", "failed")))._replace(
+            vo=rng.choice(("atlas", "cms", "")), wall_s=wall_s, cpu_user_s=wall_s // 2, core_count=rng.choice((1, 8)),
+            benchmark=rng.choice(("HEPSPEC:11.5", "HEPscore23:14.25", "HEPSPEC:1.0")), submit_time=end_s - 4000,
+        )  # fmt: skip
+        if number % 10 == 1:
+            one = one._replace(wall_s=10**7)
+        elif number % 10 == 2:
+            one = one._replace(cpu_user_s=None, cpu_kernel_s=None)
+        elif number % 10 == 3:
+            one = one._replace(wall_s=None)
+        elif number % 10 == 4:
+            one = one._replace(status="in-progress", end_time=0)
+        elif number % 10 == 5:
+            one = one._replace(
+                status="aborted", **({"wall_s": 0, "cpu_user_s": 0, "cpu_kernel_s": 0} if number % 4 else {})
+            )
+        jobs.append(one)
+    host.add(*jobs)
+    decide = ("quarantine", "decide", "STORED000011", "--as", "excluded", "--yes")
+    assert said(capsys, "--config", host.conf, *decide).returncode == 0
+    (host.path / "pledge.csv").write_text("atlas,2025-04,500,core\ncms,2026-04,700,cpu\n")
+    options = (*MAY, "--top", "99", "--pledge", host.path / "pledge.csv")
+
+    with closing(sqlite3.connect(database(host.conf))) as con:
+        con.row_factory = sqlite3.Row
+        con.execute(f"CREATE TEMP VIEW counted AS {COUNTED}")
+
+        def sums(key: str, which: str) -> dict[str, dict[str, float | None]]:
+            return {
+                row[0]: {name: row[name] for name in row.keys()[1:]}
+                for row in con.execute(SUMS.format(key=key, which=which))
+            }
+
+        expected: dict[tuple[str, str], dict[str, float | None]] = {}
+        for section, key in (("vo", "vo"), ("day", "day"), ("user", "user_dn || ' ' || vo")):
+            expected |= {(section, name): of for name, of in sums(key, "month = '2026-05'").items()}
+        expected |= {("history", name): of for name, of in sums("month", "true").items()}
+        for section in ("vo", "day"):
+            expected[section, "(all)"] = sums("'(all)'", "month = '2026-05'")["(all)"]
+        april = sums("vo", "month IN ('2026-04', '2026-05')")
+        for vo, kind in (("atlas", "core"), ("cms", "cpu")):
+            used = {"used_hours": expected["vo", vo][f"{kind}_hours"], "used_year_hours": april[vo][f"{kind}_hours"]}
+            expected["pledge", f"{vo} {kind}"] = used
+    assert len(expected) > 30
+
+    command = ("--config", host.conf, "report", *options)
+    forms = {
+        "csv": of_rows(
+            {"section": key[0], "key": key[1], "metric": key[2], "value": value}
+            for key, value in figures(capsys, host.conf, *options).items()
+        ),
+        "json": of_rows(json.loads(said(capsys, *command, "--format", "json").stdout)),
+        "terminal": of_terminal(said(capsys, *command).stdout),
+    }
+    assert said(capsys, *command, "--html", host.path / "r.html").returncode == 0
+    forms["page"] = of_page((host.path / "r.html").read_text())
+    for form, told in forms.items():
+        compared = 0
+        for key, sums_of in expected.items():
+            for metric in {*sums_of} & {*told[key]}:
+                compared += 1
+                assert agrees(told[key][metric], sums_of[metric]), (form, key, metric, told[key], sums_of)
+        assert compared > 150, form
+
+
+def agrees(shown: str, value: float | None) -> bool:
+    """Whether a figure is this one, rounded to the digits that are shown."""
+    text = re.sub("[\u202f,]", "", shown)
+    if text in ("", "-", "–"):  # noqa: RUF001  a dash
+        return not value
+    if text.startswith("<"):
+        return 0 < (value or 0) < 0.005
+    scale = 100 if text.endswith("%") else 1
+    number = text.rstrip("%")
+    digits = len(number.partition(".")[2])
+    # The page rounds what the CSV has with three digits, a share with four.
+    exact = round(value or 0, 4 if scale == 100 else 3) if digits < 3 else value or 0
+    return abs(float(number) - scale * exact) <= 0.5001 * 10**-digits
