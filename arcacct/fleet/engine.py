@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import replace
 from importlib import import_module
@@ -16,6 +15,7 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 
 from arcacct.errors import InputError, UsageError, install_extra
 from arcacct.export.dataset import KEYS, TABLES, TEXT_BYTES, columns
+from arcacct.export.storage import LocalStore
 from arcacct.files.directories import resource
 from arcacct.fleet.dataset import Dataset, Exported, Unsound, first_line
 from arcacct.wording import count_of
@@ -26,8 +26,8 @@ from arcacct.wording import count_of
 # Files of a dataset against the schema of the dataset, and against what their manifests say of them.
 
 
-_AT_ONCE = 8
-"""Files: an object store takes a few requests for each, and a digest one processor."""
+_REQUESTS = 8
+"""To an object store at once."""
 
 
 class Checked(NamedTuple):
@@ -82,12 +82,21 @@ def judged(found: Dataset, tables: Collection[str] = TABLES, *, empty: bool = Fa
     # In the place of a bad one there may be another of the same CE and month.
     while new := [one for one in found.partitions if one.path not in seen]:
         seen.update(one.path for one in new)
-        with ThreadPoolExecutor(_AT_ONCE) as pool:
-            bad = {one.path: wrong for one, wrong in zip(new, pool.map(of, new), strict=True) if wrong is not None}
+        bad = {one.path: wrong for one, wrong in zip(new, _each(of, new), strict=True) if wrong is not None}
         found = replace(found.without(bad), footers=known)
         if deep:
             found = found.without(damaged(found.only(one for one in new if one.path not in bad)))
     return found
+
+
+def _each(of: Callable[[Exported], str | None], partitions: Sequence[Exported]) -> Iterable[str | None]:
+    """Of each partition; of an object store some at once, since each file takes a few requests."""
+    if all(isinstance(one.store, LocalStore) for one in partitions):
+        return map(of, partitions)
+    from concurrent.futures import ThreadPoolExecutor  # noqa: PLC0415  only of an object store
+
+    with ThreadPoolExecutor(_REQUESTS) as pool:
+        return [*pool.map(of, partitions)]
 
 
 def damaged(found: Dataset, *, within_s: float | None = None) -> dict[str, str]:

@@ -22,7 +22,7 @@ from arcacct.wording import count_of
 
 _TAIL_BYTES = 2**16
 """Read at once from the end of a file: most footers have 15 kB."""
-_PIECE_BYTES = 2**23
+_PIECE_BYTES = 2**20
 _FOOTER_BYTES = 2**21
 """Of a file with 10 million jobs. Decoded, a footer that is made for it takes 200 times as much."""
 _LIST_LENGTH = 1024
