@@ -15,6 +15,7 @@ import pytest
 from control_directory import set_up
 from stored_jobs import add, job
 
+from arcacct.cli.main import FORMER
 from arcacct.cli.options import Parsed
 from arcacct.cli.tables import FORMATS
 from arcacct.config.parser import load
@@ -109,6 +110,17 @@ def test_a_former_option_does_the_same_and_says_what_to_write(
     assert rest == after.stderr
     assert former[0] not in in_process.said(capsys, "stats", "--help").stdout
     assert former[0] not in commands_with(former[0])
+
+
+@pytest.mark.parametrize("words", FORMER)
+def test_former_words_run_and_are_not_shown(words: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """With a line on stderr for all but arcctl's, which stay; the line is not in the help."""
+    done = in_process.said(capsys, *words.split(), "--help")
+
+    new = FORMER[words].new
+    assert (done.returncode, done.stderr) == (0, f"`{words}` is deprecated; write {new}\n" if new else "")
+    assert f"arcacct {FORMER[words].runs.partition(' -')[0]} " in done.stdout
+    assert words not in {ctx.command_path.removeprefix("arcacct ") for ctx in commands_page.contexts()}
 
 
 def state(site: str) -> list[object]:
