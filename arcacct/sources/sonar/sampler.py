@@ -242,24 +242,8 @@ class Process:
     """
 
     __slots__ = (
-        "batch_job",
-        "batch_task",
-        "cancelled_bytes",
-        "command",
-        "cpu_s",
-        "data_kib",
-        "group",
-        "is_stepd",
-        "own_cpu_s",
-        "pid",
-        "ppid",
-        "read_bytes",
-        "resident_kib",
-        "sluid",
-        "start_s",
-        "threads",
-        "uid",
-        "user",
+        *("batch_job", "batch_task", "cancelled_bytes", "command", "cpu_s", "data_kib", "group", "is_stepd"),
+        *("own_cpu_s", "pid", "ppid", "read_bytes", "resident_kib", "sluid", "start_s", "threads", "uid", "user"),
         "written_bytes",
     )
 

@@ -13,6 +13,8 @@ from typing import Any, TypeVar
 
 import psutil
 
+from arcacct.errors import InputError
+from arcacct.files.subprocess import printed
 from arcacct.records.slurm_formats import (
     NOBODY,
     amount,
@@ -169,22 +171,9 @@ def _local(at: int) -> str:
 
 def _asked(arguments: list[str]) -> str:
     try:
-        done = subprocess.run(
-            arguments,
-            capture_output=True,
-            stdin=subprocess.DEVNULL,
-            timeout=TIMEOUT_S,
-            env=environment(),
-            check=False,
-        )
-    except subprocess.TimeoutExpired as error:
-        raise OSError(f"{arguments[0]}: did not end after {TIMEOUT_S:g} s") from error
-    except OSError as error:
-        raise OSError(f"{arguments[0]}: cannot be started: {error.strerror or error}") from error
-    if done.returncode:
-        said = " ".join(done.stderr.decode("utf-8", "backslashreplace").split())[:500]
-        raise OSError(f"{arguments[0]}: exit code {done.returncode}: {said or 'without a message'}")
-    return done.stdout.decode("utf-8", "replace")
+        return b"".join(printed(arguments, environment(), TIMEOUT_S)).decode("utf-8", "replace")
+    except InputError as error:
+        raise OSError(str(error)) from error
 
 
 def _rows(output: str, delimiter: str) -> Iterator[Row]:
