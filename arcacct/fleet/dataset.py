@@ -45,7 +45,7 @@ class Exported(NamedTuple):
     store: Store
     """The dataset that it is in."""
     manifest: Manifest
-    is_told: bool = False
+    is_named: bool = False
     """Whether somebody said that its site is in this directory."""
 
     @property
@@ -161,7 +161,7 @@ def dataset(directories: Sequence[str]) -> Dataset:
             if (partition.site not in sites) if sites else (partition.site in told_sites):
                 continue
             try:
-                found.append(_usable(store, partition, parts)._replace(is_told=bool(sites)))
+                found.append(_usable(store, partition, parts)._replace(is_named=bool(sites)))
             except (InputError, StoreError) as wrong:
                 problems.append(f"{wrong}")
         problems += _unnamed(store, parts, known)
@@ -250,9 +250,9 @@ def _one_of_each(found: Sequence[Exported]) -> tuple[list[Exported], list[str]]:
     by_life: dict[tuple[str, str, str], Exported] = {}
     problems = []
     for one in sorted(
-        found, key=lambda one: (one.is_told, one.manifest.written_s, one.manifest.finished_log_seq, one.path)
+        found, key=lambda one: (one.is_named, one.manifest.written_s, one.manifest.finished_log_seq, one.path)
     ):
-        # A site that was renamed has exported the same jobs twice; one that was told is no other one's former name.
+        # A site that was renamed has exported the same jobs twice; a named one is no other one's former name.
         life = one.manifest.life, one.partition.ce, one.month_name
         for before in (by_name.get(one.partition), by_life.get(life)):
             if before is not None and before.path in kept:
@@ -267,7 +267,7 @@ def _one_of_each(found: Sequence[Exported]) -> tuple[list[Exported], list[str]]:
                     " twice; if it is not of this CE, name the directory of each site as SITE=DIR"
                 )
         kept[one.path] = by_name[one.partition] = one
-        if not one.is_told:
+        if not one.is_named:
             by_life[life] = one
     return list(kept.values()), problems
 

@@ -52,6 +52,9 @@ WITHOUT_END = {
 }
 """The reason that is counted for a job without an E, by the type of its record."""
 _DAY_S = 86_400
+_PHASES = frozenset(("u", "e"))
+"""Records at the end of a phase of a run: its nodes changed."""
+_ENDS = _PHASES | {"E", "R"}
 _NO_PROJECT = "_pbs_project_default"
 
 
@@ -181,11 +184,11 @@ def run_of(line: str, unusable: set[str], place: str | None = None) -> BatchRun 
         # The stamp is in an unknown time zone.
         since = timegm((int(year), int(month), int(day), 0, 0, 0)) - _DAY_S
         return NoUsage(WITHOUT_END[kind], _key(job_id, place), since)
-    return _ended(kind, job_id, message, unusable, place) if kind in "ERue" else None
+    return _ended(kind, job_id, message, unusable, place) if kind in _ENDS else None
 
 
 def _ended(kind: str, job_id: str, message: str, unusable: set[str], place: str | None) -> BatchRun | NoUsage | None:
-    if kind in "ue":
+    if kind in _PHASES:
         unusable = set()
     said = values_by_key(message, unusable)
     if kind != "E" and ("end" not in said or "start" not in said):
@@ -202,7 +205,7 @@ def _ended(kind: str, job_id: str, message: str, unusable: set[str], place: str 
     nodes, slots = run.pop("slots", None) or ((), None)
     requested = max(run.pop("requested_cores", None) or 0, run.pop("cores_of_nodes", None) or 0)
     run["cores"] = run.get("cores") or (requested if "exec_vnode" in said else slots) or slots or requested or None
-    if kind in "ue":
+    if kind in _PHASES:
         if not run.get("wall_s"):
             return None
         start, submitted, end = run["start_time"], run["submit_time"], run["end_time"]
