@@ -75,8 +75,8 @@ class Host:
         for table in ("Queues", "Users", "WLCGVOs"):
             con.execute(f"INSERT OR IGNORE INTO {table} VALUES (1, 'x')")
         done = con.execute(
-            "INSERT INTO AAR VALUES (NULL, ?, ?, 1, 1, 1, 1, 2, 0, ?, ?, 1, 2, 0, 0, 1800, 10, 1, 0, 0, 0)",
-            (job_id, local_id, submit, end),
+            "INSERT INTO AAR VALUES (NULL, ?, ?, 1, 1, 1, 1, 2, 0, ?, ?, 1, 2, 0, 0, ?, 10, 1, 0, 0, 0)",
+            (job_id, local_id, submit, end, min(1800, end - submit)),
         )
         return done.lastrowid or 0
 
