@@ -423,8 +423,8 @@ def _of_records(con: Connection, chosen: Selection, given: StatsOptions) -> Iter
         yield from lines(table_columns(question), table(database_sums(con, question)), given.form)
         return
     tasks = None if given.tasks is None else tasks_of(given.tasks)
-    found = records(con, given.job, tasks, question, everything=given.form != "table")
-    yield from lines(found.columns, found.rows, given.form)
+    columns, rows = records(con, given.job, tasks, question, everything=given.form != "table")
+    yield from lines(columns, rows, given.form)
 
 
 def _of_jobs(con: Connection, chosen: Selection, given: StatsOptions) -> Iterator[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from hashlib import blake2b
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple, ParamSpec, TypeVar
 
 from arcacct.database.connection import OF_VALUES, Connection, DatabaseError, OperationalError
 from arcacct.errors import ArcacctError, InputError
@@ -16,6 +16,7 @@ from arcacct.errors import ArcacctError, InputError
 # reason says that the error is internal.
 
 
+P = ParamSpec("P")
 T = TypeVar("T")
 
 _LONGEST = 300
@@ -61,6 +62,14 @@ def fault_of(error: BaseException) -> Fault:
     if name in _OF_VALUES:
         return Fault(_OF_VALUES[name])
     return Fault(f"internal error ({name}: {text[:_LONGEST]}): please report it with the record", True)
+
+
+def tried(read: Callable[P, T], *args: P.args, **named: P.kwargs) -> T | Fault:
+    """Return the value of a reader; or the reason for any error, which rejects only its record."""
+    try:
+        return read(*args, **named)
+    except (Exception, SystemExit) as error:  # noqa: BLE001  a source of another package may do anything
+        return fault_of(error)
 
 
 # The quarantine of imports: unusable records with their position and reason, until they can be used.

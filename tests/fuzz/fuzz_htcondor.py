@@ -17,10 +17,10 @@ from fuzz.database import differing, dump, opened
 from htcondor_files import BEGIN, HISTORY, JSON, LONG, NOW, ad
 
 from arcacct.config.paths import Places
-from arcacct.sources.engine.imports import BatchPolicy, RunsReport
+from arcacct.sources.engine.imports import BatchPolicy, RunsImport, RunsReport
 from arcacct.sources.engine.runs import BatchSite
 from arcacct.sources.htcondor.history import LARGEST, LATEST_S, HistoryForm
-from arcacct.sources.htcondor.importer import HTCondorImport
+from arcacct.sources.htcondor.importer import SOURCE as HTCONDOR_SOURCE
 
 _GOOD = 900_000
 """Numbers of jobs that no damage makes: those of the real outputs are small."""
@@ -75,9 +75,9 @@ def _bad(chance: random.Random) -> bytes:
     return damaged(chance, ad(number).encode())
 
 
-def _work(here: Places, con: sqlite3.Connection) -> HTCondorImport:
+def _work(here: Places, con: sqlite3.Connection) -> RunsImport[Any]:
     policy = BatchPolicy(BatchSite(), NOW, 0)
-    return HTCondorImport(here, con, policy, HistoryForm(), lambda _text: None)
+    return RunsImport(HTCONDOR_SOURCE, here, con, policy, HistoryForm(), lambda _text: None)
 
 
 def _import(here: Places, con: sqlite3.Connection, path: pathlib.Path) -> RunsReport:

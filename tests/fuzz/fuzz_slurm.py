@@ -18,9 +18,9 @@ from slurm_files import BEGIN, COLUMNS, JSON, TABLE, row, table
 
 from arcacct.config.paths import Places
 from arcacct.records.slurm_formats import LARGEST, LATEST_S
-from arcacct.sources.engine.imports import BatchPolicy, RunsReport
+from arcacct.sources.engine.imports import BatchPolicy, RunsImport, RunsReport
 from arcacct.sources.engine.runs import BatchSite
-from arcacct.sources.slurm.importer import SlurmImport
+from arcacct.sources.slurm.importer import SOURCE as SLURM_SOURCE
 from arcacct.sources.slurm.sacct import OutputForm
 
 _GOOD = 900_000
@@ -84,9 +84,9 @@ def _import(here: Places, con: sqlite3.Connection, path: pathlib.Path) -> RunsRe
     return work.report
 
 
-def _work(here: Places, con: sqlite3.Connection) -> SlurmImport:
+def _work(here: Places, con: sqlite3.Connection) -> RunsImport[Any]:
     policy = BatchPolicy(BatchSite(), BEGIN + 86_400, 0)
-    return SlurmImport(here, con, policy, OutputForm(), lambda _text: None)
+    return RunsImport(SLURM_SOURCE, here, con, policy, OutputForm(), lambda _text: None)
 
 
 def tried(files: dict[str, bytes], work: pathlib.Path) -> None:

@@ -18,10 +18,10 @@ from arcacct.records import batch_jobs
 from arcacct.records.enrichment import GRIDENGINE, SACCT
 from arcacct.records.model import Job
 from arcacct.records.writer import JobWriter
-from arcacct.sources.engine.imports import BatchPolicy
+from arcacct.sources.engine.imports import BatchPolicy, RunsImport
 from arcacct.sources.engine.runs import BatchSite
 from arcacct.sources.htcondor.history import HistoryForm
-from arcacct.sources.htcondor.importer import HTCondorImport
+from arcacct.sources.htcondor.importer import SOURCE as HTCONDOR_SOURCE
 from arcacct.targets import plugins
 
 WALL_S = 60
@@ -34,7 +34,7 @@ def take(site: Site, *ads: str) -> None:
     here = site.settings.places
     with access.accounting(here) as con:
         policy = BatchPolicy(BatchSite(rules=site.settings.map), NOW, 0)
-        work = HTCondorImport(here, con, policy, HistoryForm(), print, lambda: NOW)
+        work = RunsImport(HTCONDOR_SOURCE, here, con, policy, HistoryForm(), print, lambda: NOW)
         work.output("output", [history(*ads)])
         work.finish()
 

@@ -12,10 +12,10 @@ from slurm_files import columns_of
 from arcacct.config.paths import places
 from arcacct.database.access import open_accounting
 from arcacct.records.import_quarantine import Fault, RetryResult
-from arcacct.sources.engine.imports import BatchPolicy, RunsReport
+from arcacct.sources.engine.imports import BatchPolicy, RunsImport, RunsReport
 from arcacct.sources.engine.runs import BatchSite, ParsedRun
 from arcacct.sources.htcondor.history import CondorJob, HistoryForm, read
-from arcacct.sources.htcondor.importer import HTCondorImport
+from arcacct.sources.htcondor.importer import SOURCE as HTCONDOR_SOURCE
 
 DATA = pathlib.Path(__file__).parent.parent / "data" / "htcondor"
 HISTORY, LONG, JSON, JSONL = (DATA / name for name in ("history", "long.txt", "json.txt", "jsonl.txt"))
@@ -89,10 +89,12 @@ class CondorHost:
         self.now = NOW
         self.prefer_arc = True
 
-    def work(self, **form: Any) -> HTCondorImport:
+    def work(self, **form: Any) -> RunsImport[Any]:
         """An import that has done nothing yet."""
         policy = BatchPolicy(self.site, self.now, 86_400, self.prefer_arc)
-        return HTCondorImport(self.here, self.con, policy, HistoryForm(**form), self.said.append, lambda: self.now)
+        return RunsImport(
+            HTCONDOR_SOURCE, self.here, self.con, policy, HistoryForm(**form), self.said.append, lambda: self.now
+        )
 
     def take(self, *outputs: bytes | pathlib.Path, **form: Any) -> RunsReport:
         """Import some histories."""

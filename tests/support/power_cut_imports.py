@@ -32,11 +32,11 @@ from arcacct.config.paths import Places, places
 from arcacct.database.access import accounting
 from arcacct.database.connection import make_durable
 from arcacct.errors import InputError
-from arcacct.sources.engine.imports import BatchPolicy
+from arcacct.sources.engine.imports import BatchPolicy, RunsImport
 from arcacct.sources.engine.runs import BatchSite
 from arcacct.sources.htcondor.history import HistoryCommand, HistoryForm
-from arcacct.sources.htcondor.importer import HTCondorImport
-from arcacct.sources.slurm.importer import SlurmImport
+from arcacct.sources.htcondor.importer import SOURCE as HTCONDOR_SOURCE
+from arcacct.sources.slurm.importer import SOURCE as SLURM_SOURCE
 from arcacct.sources.slurm.sacct import OutputForm, SacctCommand
 
 TYPE_CHECKING = False
@@ -264,7 +264,7 @@ class AskingSlurm(Importing):
         now = _asked_at(number, 3)
         policy = BatchPolicy(BatchSite("", (), BENCHMARK), now, 0)
         with accounting(here) as con:
-            work = SlurmImport(here, con, policy, OutputForm(), print, lambda: now)
+            work = RunsImport(SLURM_SOURCE, here, con, policy, OutputForm(), print, lambda: now)
             work.ask(SacctCommand(str(folder / "sacct")), _since(con, "SlurmProgress", _asked_at(-1, 3)))
             work.finish()
 
@@ -340,7 +340,7 @@ class AskingHTCondor(Importing):
         now = _asked_at(number, 20)
         policy = BatchPolicy(BatchSite("", (), BENCHMARK), now, 0)
         with accounting(here) as con:
-            work = HTCondorImport(here, con, policy, HistoryForm(), print, lambda: now)
+            work = RunsImport(HTCONDOR_SOURCE, here, con, policy, HistoryForm(), print, lambda: now)
             work.ask(HistoryCommand(str(folder / "condor_history")), _since(con, "HTCondorProgress", _asked_at(-1, 20)))
             work.finish()
 

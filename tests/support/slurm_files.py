@@ -14,9 +14,9 @@ from arcacct.config.paths import places
 from arcacct.database.access import open_accounting, writing
 from arcacct.records.import_quarantine import Fault, RetryResult
 from arcacct.records.recorder import name_id
-from arcacct.sources.engine.imports import BatchPolicy, RunsReport
+from arcacct.sources.engine.imports import BatchPolicy, RunsImport, RunsReport
 from arcacct.sources.engine.runs import UNFINISHED, BatchSite, NoUsage, ParsedRun
-from arcacct.sources.slurm.importer import SlurmImport
+from arcacct.sources.slurm.importer import SOURCE as SLURM_SOURCE
 from arcacct.sources.slurm.record import SlurmRun
 from arcacct.sources.slurm.sacct import OutputForm, read
 
@@ -116,10 +116,12 @@ class SlurmHost:
         self.now = NOW
         self.prefer_arc = True
 
-    def work(self, **form: Any) -> SlurmImport:
+    def work(self, **form: Any) -> RunsImport[Any]:
         """An import that has done nothing yet."""
         policy = BatchPolicy(self.site, self.now, 86_400, self.prefer_arc)
-        return SlurmImport(self.here, self.con, policy, OutputForm(**form), self.said.append, lambda: self.now)
+        return RunsImport(
+            SLURM_SOURCE, self.here, self.con, policy, OutputForm(**form), self.said.append, lambda: self.now
+        )
 
     def take(self, *outputs: bytes | pathlib.Path, **form: Any) -> RunsReport:
         """Import some outputs."""

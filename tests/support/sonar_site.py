@@ -12,9 +12,9 @@ from arcacct.config.paths import JobRules, Places
 from arcacct.database.access import open_accounting
 from arcacct.files.directories import resource
 from arcacct.records.import_quarantine import RetryResult
-from arcacct.sources.engine.imports import BatchPolicy
+from arcacct.sources.engine.imports import BatchPolicy, RunsImport
 from arcacct.sources.engine.runs import BatchSite
-from arcacct.sources.slurm.importer import SlurmImport
+from arcacct.sources.slurm.importer import SOURCE as SLURM_SOURCE
 from arcacct.sources.slurm.sacct import OutputForm
 from arcacct.sources.sonar.envelopes import Dropped, Envelope, TelemetryStream
 from arcacct.sources.sonar.fields import RejectedObject
@@ -62,7 +62,7 @@ class Host:
     def sacct(self, content: bytes) -> None:
         """Import what sacct printed."""
         policy = BatchPolicy(BatchSite(), _LATER, 0)
-        run = SlurmImport(self.here, self.con, policy, OutputForm(), self.said.append, lambda: _LATER)
+        run = RunsImport(SLURM_SOURCE, self.here, self.con, policy, OutputForm(), self.said.append, lambda: _LATER)
         try:
             run.output("sacct", [content])
         finally:

@@ -11,7 +11,7 @@ from arcacct.database.connection import Connection
 from arcacct.records import batch_jobs
 from arcacct.records.batch_systems import BatchSystem
 from arcacct.records.enrichment import DEFAULT
-from arcacct.records.import_quarantine import Fault, fault_of
+from arcacct.records.import_quarantine import Fault, tried
 from arcacct.records.model import Job
 from arcacct.records.states import ABORTED, COMPLETED, CORE_SECONDS, FAILED
 from arcacct.sources.engine.runs import BatchSite, KeptRun, Noise, NoUsage, ParsedRun, RunTable, SourceType, together
@@ -26,6 +26,8 @@ _LATEST_S = 2**34
 """A later time (year 2514) is not a time of a job."""
 LARGEST = 2**53
 """A larger number is not a measurement."""
+MOST_CORES = 2**31
+"""No job has so many."""
 
 
 class BatchRun(NamedTuple):
@@ -101,6 +103,19 @@ def whole(text: str) -> int:
     if not (text.isascii() and text.isdigit() and len(text) <= 20 and int(text) <= LARGEST):
         raise ValueError(f"{text[:40]!r} is not a number")
     return int(text)
+
+
+def text_of(text: str) -> str | None:
+    """Return a text; ``None`` for an empty one."""
+    return text or None
+
+
+def cores_of(text: str) -> int | None:
+    """Parse a number of cores or GPUs; ``None`` for 0. Raises ValueError."""
+    found = whole(text)
+    if found >= MOST_CORES:
+        raise ValueError(f"{found} is more than any job has")
+    return found or None
 
 
 def time_s(text: str | None) -> int:
@@ -308,12 +323,9 @@ def log_lines(
         if not text.strip() or text.startswith("#"):
             yield ParsedRun(Noise(text, line.number), where, text, line.length, is_line=True)
             continue
-        try:
-            if len(line.text) > LONGEST_LINE:
-                what = Fault(f"a line of {line.length - 1} bytes: longer than any record")
-            else:
-                what = read(text, unusable)
-        except (Exception, SystemExit) as error:  # noqa: BLE001  any error rejects only this record
-            what = fault_of(error)
+        if len(line.text) > LONGEST_LINE:
+            what = Fault(f"a line of {line.length - 1} bytes: longer than any record")
+        else:
+            what = tried(read, text, unusable)
         if what is not None:
             yield ParsedRun(what, where, line.text + b"\n", line.length, unusable=frozenset(unusable))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 from operator import attrgetter
@@ -130,11 +130,13 @@ class _Slice(Generic[RunT]):
         )
         return {record_id: (unescaped(job_id), source) for record_id, job_id, source in rows}
 
-    def known(self, place: str, numbers: Iterable[tuple[int, ...]]) -> dict[tuple[int, ...], dict[Any, KeptRun[RunT]]]:
-        """Return the stored runs of these numbers of a place, by number and then by `RunTable.once`."""
+    def known(
+        self, place: str, new: Mapping[tuple[int, ...], Sequence[RunT]]
+    ) -> dict[tuple[int, ...], dict[Any, KeptRun[RunT]]]:
+        """Return the stored runs that new runs of a place need, by number and then by `RunTable.once`."""
         table = self.type.table
         found: dict[tuple[int, ...], dict[Any, KeptRun[RunT]]] = {}
-        for one in table.of_numbers(self.con, place, numbers):
+        for one in table.needed(self.con, place, new):
             self.kept[one.no] = self.now[one.no] = one
             found.setdefault(table.number_of(one.run), {})[table.once(one.run)] = one
         return found

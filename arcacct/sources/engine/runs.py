@@ -209,13 +209,20 @@ class RunTable(Generic[RunT]):
         """Return the row of a run."""
         return run
 
-    def of_numbers(self, con: Connection, place: str, numbers: Iterable[tuple[int, ...]]) -> list[KeptRun[RunT]]:
-        """Return the stored runs of these numbers of a place, in order of time."""
+    def needed(self, con: Connection, place: str, new: Mapping[tuple[int, ...], Sequence[RunT]]) -> list[KeptRun[RunT]]:
+        """Return the stored runs of a place that are needed to add new runs, by their number."""
+        return self.of_numbers(con, place, new)
+
+    def of_numbers(
+        self, con: Connection, place: str, numbers: Iterable[tuple[int, ...]], where: str = "1", *values: object
+    ) -> list[KeptRun[RunT]]:
+        """Return the stored runs of these numbers of a place, in order of time. ``where``: a further condition."""
         marks = ",".join(f"({','.join(map(str, number))})" for number in numbers)
         rows = con.execute(
             f"SELECT {self._no}, RecordID, {self._columns} FROM {self._name}"
-            f" WHERE {self._only}({self._number}) IN (VALUES {marks}) AND {self._place} = ? ORDER BY {self._last}",
-            (place,),
+            f" WHERE {self._only}({self._number}) IN (VALUES {marks}) AND {where} AND {self._place} = ?"
+            f" ORDER BY {self._last}",
+            (*values, place),
         )
         return [KeptRun(row[0], row[1], self.read(row[2:])) for row in rows]
 
@@ -335,8 +342,17 @@ class SourceType(Generic[RunT]):
         raise NotImplementedError
 
     def joined(self, one: RunT, other: RunT) -> RunT:
-        """Merge two reports of the same run by the known values; the result does not depend on their order."""
-        return one if one == other else self.run_type(*map(better, one, other))
+        """
+        Merge two reports of the same run; the result does not depend on their order.
+
+        Of two known values it takes the larger or the longer one, since outputs may be truncated; of two starts the
+        earlier one.
+        """
+        if one == other:
+            return one
+        fields: tuple[str, ...] = self.run_type._fields  # type: ignore[attr-defined]
+        both = zip(fields, one, other, strict=True)
+        return self.run_type(*(min(a, b) if name == "start_time" else better(a, b) for name, a, b in both))
 
     def is_change(self, old: RunT, new: RunT) -> bool:
         """Whether the records of the run's number must be made again."""

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from arcacct.files.follow import LONGEST_LINE
 from arcacct.files.json_reader import parsed
-from arcacct.records.import_quarantine import Fault, fault_of
+from arcacct.records.import_quarantine import Fault, tried
 from arcacct.sources.engine.batch_runs import lines_of
 from arcacct.sources.engine.runs import Field, Noise, ParsedRun, values_of
 from arcacct.sources.gridengine.record import STORED, Record
@@ -308,12 +308,10 @@ def read(chunks: Iterable[bytes], form: Origin) -> Iterator[ParsedRun]:
     for line in lines_of(chunks, LONGEST_LINE):
         unusable: set[str] = set()
         what: Record | Fault | Noise | None
-        try:
-            if len(line.text) > LONGEST_LINE:
-                raise ValueError(f"a line of {line.length - 1} bytes: longer than any record")  # noqa: TRY301
-            what = record(line.text, unusable, Origin(form.cell, form.file_id, form.line + line.number))
-        except Exception as error:  # noqa: BLE001  any error rejects only this line
-            what = fault_of(error)
+        if len(line.text) > LONGEST_LINE:
+            what = Fault(f"a line of {line.length - 1} bytes: longer than any record")
+        else:
+            what = tried(record, line.text, unusable, Origin(form.cell, form.file_id, form.line + line.number))
         if line.is_complete:
             is_line = what is None
             what = what or Noise("", line.number, why="")

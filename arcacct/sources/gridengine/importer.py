@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from arcacct.database.connection import Connection
@@ -17,7 +17,6 @@ from arcacct.sources.gridengine.record import (
     FOLLOWED,
     Record,
     deciding,
-    is_final,
     jobs,
     key,
     local_job,
@@ -64,13 +63,35 @@ class _Records(RunTable[Record]):
     def stored(self, run: Record) -> tuple[Any, ...]:
         return run[:-1]
 
-    def of_numbers(self, con: Connection, place: str, numbers: Iterable[tuple[int, ...]]) -> list[KeptRun[Record]]:
-        found = super().of_numbers(con, place, numbers)
-        usage = "SELECT UsageGroup, Name, Value FROM GridEngineUsage WHERE RecordNo = ? ORDER BY UsageGroup, Name"
-        custom = [tuple(con.execute(usage, (one.no,))) for one in found]
+    def needed(
+        self, con: Connection, place: str, new: Mapping[tuple[int, ...], Sequence[Record]]
+    ) -> list[KeptRun[Record]]:
+        # Tasks come before the record of their job. Until then no job is made, and there may be thousands of them.
+        early = {number for number, some in new.items() if some and all(one.pe_taskid for one in some)}
+        if early:
+            numbers = ", ".join(map(str, early))
+            where = f"(JobNumber, TaskNumber) IN (VALUES {numbers}) AND coalesce(PeTaskID, '') = '' AND Cell = ?"
+            early -= set(con.execute(f"SELECT JobNumber, TaskNumber FROM GridEngineRecords WHERE {where}", (place,)))
+        others = new.keys() - early
+        found = self.of_numbers(con, place, others) if others else []
+        for number in early:
+            names = [one.pe_taskid for one in new[number]]
+            same = f"coalesce(PeTaskID, '') IN ({', '.join('?' * len(names))})"
+            found += self.of_numbers(con, place, [number], same, *names)
+        return found
+
+    def of_numbers(
+        self, con: Connection, place: str, numbers: Iterable[tuple[int, ...]], where: str = "1", *values: object
+    ) -> list[KeptRun[Record]]:
+        found = super().of_numbers(con, place, numbers, where, *values)
+        marks = ", ".join(str(one.no) for one in found)
+        usage = f"SELECT * FROM GridEngineUsage WHERE RecordNo IN ({marks}) ORDER BY RecordNo, UsageGroup, Name"
+        custom: dict[int, list[Any]] = {}
+        for no, *own in con.execute(usage):
+            custom.setdefault(no, []).append(tuple(own))
         return [
-            one._replace(run=one.run._replace(custom=own)) if own else one
-            for one, own in zip(found, custom, strict=True)
+            one._replace(run=one.run._replace(custom=tuple(custom[one.no]))) if one.no in custom else one
+            for one in found
         ]
 
     def keep(self, con: Connection, new: Sequence[KeptRun[Record]], changed: Sequence[KeptRun[Record]]) -> None:
@@ -147,7 +168,7 @@ class GridEngineSource(SourceType[Record]):
             for job_runs in jobs(records.values()):
                 job = local_job(job_runs, BatchSite())
                 if job is not None and start <= job.end_time < end:
-                    yield figures(job)._replace(is_final=is_final(job_runs))
+                    yield figures(job)._replace(is_final=self.is_final(deciding(job_runs.counted).master))
 
 
 SOURCE = GridEngineSource()

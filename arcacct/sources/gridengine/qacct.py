@@ -173,13 +173,6 @@ class Tasks(NamedTuple):
     step: int
 
 
-class RecordRows(NamedTuple):
-    """Records of a job, by the columns of v1_gridengine_records."""
-
-    columns: tuple[str, ...]
-    rows: Iterator[tuple[Any, ...]]
-
-
 def database_sums(con: Connection, question: Question) -> list[Row]:
     """Return one sorted row for each combination of the columns to sum by; without columns one row."""
     where, values = _where(question)
@@ -194,9 +187,11 @@ def database_sums(con: Connection, question: Question) -> list[Row]:
     return [(row[:width], Sum._make(row[width:])) for row in rows]
 
 
-def records(con: Connection, job: str, tasks: Tasks | None, question: Question, *, everything: bool) -> RecordRows:
+def records(
+    con: Connection, job: str, tasks: Tasks | None, question: Question, *, everything: bool
+) -> tuple[tuple[str, ...], Iterator[tuple[Any, ...]]]:
     """
-    Return the records of a job number, or of every job with a matching name, in order of time.
+    Return columns and rows of the records of a job number, or of every job with a matching name, in order of time.
 
     ``everything``: all columns of v1_gridengine_records, not only a few. Raises InputError when there are no records.
     """
@@ -209,7 +204,7 @@ def records(con: Connection, job: str, tasks: Tasks | None, question: Question, 
         " ORDER BY job_number, task_number, coalesce(start_time, submission_time, 0), end_time, pe_taskid IS NULL",
         values,
     )
-    return RecordRows(columns, rows)
+    return columns, rows
 
 
 def _of_job(

@@ -355,11 +355,6 @@ def deciding(counted: tuple[Run, ...]) -> Run:
     return next((run for run in reversed(counted) if run.master.failed not in NOT_FINAL), counted[-1])
 
 
-def is_final(runs: JobRuns) -> bool:
-    """Whether no other run of a job follows, by the run that decides."""
-    return deciding(runs.counted).master.failed not in FOLLOWED
-
-
 def is_reserved(record: Record) -> bool:
     """
     Whether CPU time and memory are the reserved amounts, not the use (execd_params ACCT_RESERVED_USAGE).

@@ -11,9 +11,9 @@ from typing import Any, NamedTuple
 from arcacct.benchmark import Benchmark
 from arcacct.errors import InputError
 from arcacct.files.subprocess import printed
-from arcacct.records.import_quarantine import Fault, fault_of
+from arcacct.records.import_quarantine import Fault, tried
 from arcacct.records.model import parsed_fqan, whole_cpu_s
-from arcacct.sources.engine.runs import NEVER_STARTED, UNFINISHED, Asked, Field, NoUsage, ParsedRun, better, values_of
+from arcacct.sources.engine.runs import NEVER_STARTED, UNFINISHED, Asked, Field, NoUsage, ParsedRun, values_of
 from arcacct.sources.htcondor import classad
 from arcacct.sources.htcondor.classad import Ad, Expression, Value
 from arcacct.wording import span_of
@@ -412,13 +412,6 @@ def _benchmark(ad: Ad, scores: Scores | None) -> str:
         return ""
 
 
-def joined(one: CondorJob, other: CondorJob) -> CondorJob:
-    """Combine two outputs of the same job. Of two known values, the result always takes the same one."""
-    if one == other:
-        return one
-    return CondorJob(*map(better, one, other))._replace(start_time=min(one.start_time, other.start_time))
-
-
 # Read a history as jobs. Each job has the content for a second reading.
 
 
@@ -450,10 +443,7 @@ def read(chunks: Iterable[bytes], form: HistoryForm) -> Iterator[ParsedRun]:
         elif told.what is None:
             what = NoUsage(UNFINISHED)
         else:
-            try:
-                what = job_of(told.what, unusable, form.schedd, form.scores)
-            except Exception as error:  # noqa: BLE001  any error rejects only this job
-                what = fault_of(error)
+            what = tried(job_of, told.what, unusable, form.schedd, form.scores)
         yield ParsedRun(what, told.position, told.content, told.length, unusable=frozenset(unusable))
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from functools import partial
 
 from arcacct.database.connection import Connection
 from arcacct.records import batch_jobs
@@ -11,9 +10,8 @@ from arcacct.records.batch_jobs import Figures, figures, same_host
 from arcacct.records.batch_systems import HTCONDOR as SYSTEM
 from arcacct.records.model import Job, parsed_fqan
 from arcacct.records.states import ABORTED, COMPLETED, FAILED
-from arcacct.sources.engine.imports import RunsImport
 from arcacct.sources.engine.runs import BatchSite, ParsedRun, RunTable, SourceType
-from arcacct.sources.htcondor.history import FIELDS, OVERLAP_S, REMOVED, CondorJob, HistoryForm, joined, read
+from arcacct.sources.htcondor.history import FIELDS, OVERLAP_S, REMOVED, CondorJob, HistoryForm, read
 
 _SPELT = {"wall_s": "Wall", "cores": "CPUs", "gpus": "GPUs", "cpu_user_s": "CPUUser", "cpu_kernel_s": "CPUKernel"}
 _SPELT |= {"memory_kib": "MaxRSS", "virtual_memory_kib": "MaxVMSize", "memory_mib": "MemoryMiB", "status": "JobStatus"}
@@ -146,10 +144,6 @@ class HTCondorSource(SourceType[CondorJob]):
         """Return the job of a run. Each job that left the queue is one job."""
         return local_job(run, site)
 
-    def joined(self, one: CondorJob, other: CondorJob) -> CondorJob:
-        """Combine two outputs of the same job."""
-        return joined(one, other)
-
     def is_change(self, old: CondorJob, new: CondorJob) -> bool:
         """
         Whether a new output changes a job. A token alone does not change a job that was imported before arcacct read
@@ -183,5 +177,3 @@ class HTCondorSource(SourceType[CondorJob]):
 
 
 SOURCE = HTCondorSource()
-HTCondorImport = partial(RunsImport[CondorJob], SOURCE)
-"""Import HTCondor's history. The arguments are those of `RunsImport` after the source."""

@@ -11,16 +11,19 @@ from arcacct.records.model import whole_cpu_s
 from arcacct.sources.engine.batch_runs import (
     LARGEST,
     LONGEST_LINE,
+    MOST_CORES,
     NO_TASK,
     BatchRun,
     LogForm,
     LogLine,
     LogSource,
     checked,
+    cores_of,
     known_time_s,
     lines_of,
     log_lines,
     status_of,
+    text_of,
     whole,
 )
 from arcacct.sources.engine.runs import NEVER_STARTED, Field, NoUsage, ParsedRun, values_of
@@ -70,7 +73,6 @@ _LEAST = _AFTER_HOSTS.index("exitStatus") + 1
 _EXIT, _DONE = 32, 64
 """Bits of jStatus."""
 _MOST_HOSTS = 10**6
-_MOST_CORES = 2**31
 _BY_PERSON = frozenset(("8", "9", "14", "15", "23"))
 """exitInfo of jobs that their owner or an administrator killed (bkill)."""
 _REQUEUED = frozenset(("10", "11"))
@@ -100,13 +102,6 @@ def _kib(text: str) -> int | None:
     return round(_measured(text) or 0) or None
 
 
-def _count(text: str) -> int | None:
-    found = whole(text)
-    if found >= _MOST_CORES:
-        raise ValueError(f"{found} is more than any job has")
-    return found or None
-
-
 def _code(text: str) -> int:
     """Return a wait status: exit code x 256 + signal. Raises ValueError for 2**31 and more."""
     found = whole(text)
@@ -126,7 +121,7 @@ def _task(text: str | None) -> int:
 def _ncpus(text: str) -> int | None:
     """Return the CPUs of a job of HP XC, where LSF sees a whole Slurm job as one slot."""
     found = _NCPUS.search(text)
-    return _count(found[1]) if found else None
+    return cores_of(found[1]) if found else None
 
 
 def _gpus(text: str) -> tuple[int, bool] | None:
@@ -134,10 +129,6 @@ def _gpus(text: str) -> tuple[int, bool] | None:
     found = _GPUS.findall(text)
     # The server writes the section gpu[] last.
     return (int(found[-1][0]), bool(found[-1][1])) if found else None
-
-
-def _text(text: str) -> str | None:
-    return text or None
 
 
 def _project(text: str) -> str | None:
@@ -156,16 +147,16 @@ FIELDS = (
     Field("maxRMem", _kib, "memory_kib", unit="KiB"),
     Field("ru_maxrss", _kib, "memory_kib", unit="KiB"),
     Field("maxRSwap", _kib, "virtual_memory_kib", unit="KiB"),
-    Field("numProcessors", _count, "requested_cores"),
+    Field("numProcessors", cores_of, "requested_cores"),
     Field("additionalInfo", _ncpus, "ncpus"),
     Field("effectiveResReq", _gpus, "requested_gpus"),
     Field("jStatus", whole, "ended"),
     Field("exitStatus", _code, "exit"),
-    Field("exitInfo", _text, "reason"),
-    Field("userName", _text, "user"),
-    Field("queue", _text, "queue"),
+    Field("exitInfo", text_of, "reason"),
+    Field("userName", text_of, "user"),
+    Field("queue", text_of, "queue"),
     Field("projectName", _project, "project"),
-    Field("jobName", _text, "name"),
+    Field("jobName", text_of, "name"),
 )
 
 
@@ -285,7 +276,7 @@ def _slots(hosts: list[str]) -> tuple[tuple[str, ...], int]:
         match = _SHORT.fullmatch(host)
         nodes[match[2] if match else host] = None
         count += int(match[1]) if match else 1
-    return tuple(nodes), min(count, _MOST_CORES)
+    return tuple(nodes), min(count, MOST_CORES)
 
 
 def _exit(code: int | None) -> tuple[int | None, int | None]:

@@ -11,14 +11,17 @@ from arcacct.records.batch_jobs import SIGNALLED
 from arcacct.records.batch_systems import PBS
 from arcacct.sources.engine.batch_runs import (
     LARGEST,
+    MOST_CORES,
     NO_TASK,
     BatchRun,
     LogForm,
     LogSource,
     checked,
+    cores_of,
     known_time_s,
     log_lines,
     status_of,
+    text_of,
     whole,
 )
 from arcacct.sources.engine.runs import NEVER_STARTED, Field, NoUsage, ParsedRun, values_of
@@ -42,7 +45,6 @@ _ID = re.compile(r"(\d{1,17})(?:\[(\d{1,17})\]|-(\d{1,17}))?(?:\.([A-Za-z0-9][\w
 _DURATION = re.compile(r"(?:(\d{1,15}):)?(\d{1,15}):(\d{1,2})(?:\.\d*)?|(\d{1,17})(?:\.\d*)?", re.ASCII)
 _SIZE = re.compile(r"(\d{1,20})([kmgtp]?)([bw])?", re.ASCII | re.IGNORECASE)
 _SLOT = re.compile(r"([^/+\s]{1,255})/(\d{1,9})(?:-(\d{1,9}))?(?:\*(\d{1,9}))?((?:,\d{1,9}(?:-\d{1,9})?)*)", re.ASCII)
-_MOST_CORES = 2**31
 _LARGEST_SIGNAL = 127
 WHOLE_ARRAY = "of an array as a whole, which uses nothing itself"
 WITHOUT_END = {
@@ -56,10 +58,6 @@ _PHASES = frozenset(("u", "e"))
 """Records at the end of a phase of a run: its nodes changed."""
 _ENDS = _PHASES | {"E", "R"}
 _NO_PROJECT = "_pbs_project_default"
-
-
-def _text(text: str) -> str | None:
-    return text or None
 
 
 def _project(text: str) -> str | None:
@@ -90,13 +88,6 @@ def _kib(text: str) -> int | None:
     return found or None
 
 
-def _count(text: str) -> int | None:
-    found = whole(text)
-    if found >= _MOST_CORES:
-        raise ValueError(f"{found} is more than any job has")
-    return found or None
-
-
 def _code(text: str) -> int:
     """Return an exit code. A negative one is a reason of the server."""
     found = -whole(text[1:]) if text.startswith("-") else whole(text)
@@ -117,7 +108,7 @@ def _slots(text: str) -> tuple[tuple[str, ...], int]:
         spans = [(match[2], match[3])]
         spans += [part.partition("-")[::2] for part in match[5].split(",") if part]
         count += sum(max(0, int(last or first) - int(first)) + 1 for first, last in spans) * int(match[4] or 1)
-    if count >= _MOST_CORES:
+    if count >= MOST_CORES:
         raise ValueError("more slots than any job has")
     return tuple(nodes), count
 
@@ -136,7 +127,7 @@ def _of_chunks(text: str, key: str, each: int = 0) -> int | None:
             raise ValueError(f"{text[:40]!r} are no nodes")
         value = next((one.removeprefix(key) for one in parts if one.startswith(key)), None)
         total += (whole(parts[0]) if parts[0].isdigit() else 1) * (each if value is None else whole(value))
-    return _count(str(total))
+    return cores_of(str(total))
 
 
 FIELDS = (
@@ -148,23 +139,23 @@ FIELDS = (
     Field("resources_used.mem", _kib, "memory_kib", unit="KiB"),
     Field("resources_used.vmem", _kib, "virtual_memory_kib", unit="KiB"),
     Field("exec_host", _slots, "slots"),
-    Field("Resource_List.mppwidth", _count, "cores"),
-    Field("resources_used.ncpus", _count, "cores"),
-    Field("total_execution_slots", _count, "cores"),
-    Field("Resource_List.ncpus", _count, "requested_cores"),
+    Field("Resource_List.mppwidth", cores_of, "cores"),
+    Field("resources_used.ncpus", cores_of, "cores"),
+    Field("total_execution_slots", cores_of, "cores"),
+    Field("Resource_List.ncpus", cores_of, "requested_cores"),
     Field("Resource_List.nodes", partial(_of_chunks, key="ppn=", each=1), "cores_of_nodes"),
-    Field("resources_used.ngpus", _count, "gpus"),
-    Field("Resource_List.ngpus", _count, "gpus"),
+    Field("resources_used.ngpus", cores_of, "gpus"),
+    Field("Resource_List.ngpus", cores_of, "gpus"),
     Field("Resource_List.select", partial(_of_chunks, key="ngpus="), "gpus"),
     Field("Resource_List.nodes", partial(_of_chunks, key="gpus="), "gpus"),
-    Field("Resource_List.gpus", _count, "gpus"),
+    Field("Resource_List.gpus", cores_of, "gpus"),
     Field("Exit_status", _code, "exit"),
-    Field("user", _text, "user"),
-    Field("group", _text, "group"),
-    Field("account", _text, "account"),
+    Field("user", text_of, "user"),
+    Field("group", text_of, "group"),
+    Field("account", text_of, "account"),
     Field("project", _project, "project"),
-    Field("jobname", _text, "name"),
-    Field("queue", _text, "queue"),
+    Field("jobname", text_of, "name"),
+    Field("queue", text_of, "queue"),
 )
 
 

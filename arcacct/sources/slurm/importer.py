@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from functools import partial
 from typing import Any
 
 from arcacct.database.connection import Connection
@@ -13,9 +12,8 @@ from arcacct.records.enrichment import CONFIGURED, SLURM
 from arcacct.records.model import Job, whole_cpu_s
 from arcacct.records.slurm_formats import expand
 from arcacct.records.states import ABORTED, COMPLETED, FAILED
-from arcacct.sources.engine.imports import RunsImport
 from arcacct.sources.engine.runs import BatchSite, ParsedRun, RunTable, SourceType
-from arcacct.sources.slurm.record import FIELDS, SlurmRun, joined, true_signal
+from arcacct.sources.slurm.record import FIELDS, SlurmRun, true_signal
 from arcacct.sources.slurm.sacct import OVERLAP_S, OutputForm, read
 
 # Slurm's runs in the database.
@@ -169,15 +167,9 @@ class SlurmSource(SourceType[SlurmRun]):
         """Return the job of a run. Each run is a job of its own."""
         return local_job(run, site)
 
-    def joined(self, one: SlurmRun, other: SlurmRun) -> SlurmRun:
-        """Combine two outputs of the same run."""
-        return joined(one, other)
-
     def other_record(self, con: Connection, run: SlurmRun) -> int | None:
         """Return the record that Sonar's telemetry made of a run."""
         return sonars_record(con, run)
 
 
 SOURCE = SlurmSource()
-SlurmImport = partial(RunsImport[SlurmRun], SOURCE)
-"""Import the output of sacct. The arguments are those of `RunsImport` after the source."""

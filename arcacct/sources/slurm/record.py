@@ -31,7 +31,7 @@ from arcacct.records.slurm_formats import (
     state,
 )
 from arcacct.records.states import CPU_SLACK_S, MOST_NODES
-from arcacct.sources.engine.runs import NEVER_STARTED, UNFINISHED, Field, Noise, NoUsage, better, values_of
+from arcacct.sources.engine.runs import NEVER_STARTED, UNFINISHED, Field, Noise, NoUsage, values_of
 from arcacct.wording import count_of
 
 # Slurm's accounting: one run of a job, from its start (or its requeue) to its end, with the usage of its steps.
@@ -271,18 +271,6 @@ def _sum(one: int | None, other: int | None) -> int | None:
 
 def _most(one: int | None, other: int | None) -> int | None:
     return max((value for value in (one, other) if value is not None), default=None)
-
-
-def joined(one: SlurmRun, other: SlurmRun) -> SlurmRun:
-    """
-    Combine two outputs of the same run. Of two known values, the result always takes the same one.
-
-    Times: the longer run, because `--truncate` cuts times. CPU and memory: the larger, because it includes more steps.
-    Texts: the longer, because a name may be shortened.
-    """
-    if one == other:
-        return one
-    return SlurmRun(*map(better, one, other))._replace(start_time=min(one.start_time, other.start_time))
 
 
 # Read the rows of `sacct --parsable2` from lines that users may have broken.

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from arcacct.errors import InputError
 from arcacct.files.json_reader import MISSING, BeyondBoundsError, Reader, is_torn
 from arcacct.files.subprocess import printed
-from arcacct.records.import_quarantine import Fault, fault_of
+from arcacct.records.import_quarantine import Fault, fault_of, tried
 from arcacct.records.slurm_formats import (
     LARGEST,
     LATEST_S,
@@ -25,6 +25,7 @@ from arcacct.records.slurm_formats import (
     new_delimiter,
     state,
 )
+from arcacct.sources.engine.batch_runs import lines_of
 from arcacct.sources.engine.runs import Asked, Noise, NoUsage, ParsedRun
 from arcacct.sources.slurm.record import (
     COLUMNS,
@@ -476,17 +477,8 @@ def _table(chunks: Iterable[bytes], form: OutputForm) -> Iterator[ParsedRun]:
 
 def _lines(chunks: Iterable[bytes]) -> Iterator[tuple[int, str]]:
     """Yield numbered lines. A line that is longer than any row is cut, so it matches no row."""
-    decode = codecs.getincrementaldecoder("utf-8")("backslashreplace").decode
-    rest = ""
-    number = 0
-    for chunk in chunks:
-        *lines, rest = (rest + decode(chunk)).split("\n")
-        for line in lines:
-            number += 1
-            yield number, line[:LONGEST_LINE]
-        rest = rest[:LONGEST_LINE]
-    if rest:
-        yield number + 1, rest
+    for line in lines_of(chunks):
+        yield line.number, line.text[:LONGEST_LINE].decode("utf-8", "backslashreplace")
 
 
 class _Jobs:
@@ -567,15 +559,12 @@ class _Jobs:
         if not self._number:
             return
         what: SlurmRun | NoUsage | Fault
-        try:
-            if self._fault is not None:
-                what = self._fault
-            elif self._job is None:
-                what = Fault(f"steps of job {self._job_id}, whose own row is not before them")
-            else:
-                what = run_of(self._job, self._steps, self._form.cluster, self._unusable)
-        except Exception as error:  # noqa: BLE001  any error rejects only this job
-            what = fault_of(error)
+        if self._fault is not None:
+            what = self._fault
+        elif self._job is None:
+            what = Fault(f"steps of job {self._job_id}, whose own row is not before them")
+        else:
+            what = tried(run_of, self._job, self._steps, self._form.cluster, self._unusable)
         content, length = _bounded("".join(f"{line}\n" for line in (self._header.line, *self._lines)))
         length = length if self._whole else LONGEST_LINE + 1
         yield ParsedRun(what, f"line {self._number}", content, length, unusable=frozenset(self._unusable))

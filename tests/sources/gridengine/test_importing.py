@@ -257,6 +257,24 @@ def test_tasks_before_their_job(world, tmp_path) -> None:
     assert world.value("SELECT count(*) FROM GridEngineRecords WHERE RecordID IS NULL") == 0
 
 
+def test_tasks_that_are_told_again_before_their_job(world, tmp_path) -> None:
+    """They are the same tasks, beside new ones, and all of them belong to the job once it is there."""
+    tasks = [
+        ran(8, 10, 10, 40, pe_taskid=f"1.wn{number}", hostname=f"wn{number}", granted_pe="mpi", slots=3, cpu=20)
+        for number in (2, 3, 4)
+    ]
+    job = ran(8, 1, 10, 60, hostname="wn1", granted_pe="mpi", slots=3)
+    contents = [tasks[:2], [b"# another head\n", *reversed(tasks)], [job], [tasks[2], tasks[0]]]
+    taken = []
+    for number, lines in enumerate(contents):
+        path = tmp_path / str(number)
+        path.write_bytes(b"".join(lines))
+        taken.append(world.take(path).taken)
+
+    assert [(one.new, one.known, one.added) for one in taken] == [(2, 0, 0), (1, 2, 0), (1, 0, 1), (0, 2, 0)]
+    assert world.con.execute("SELECT cpu_s, node_count FROM v1_jobs").fetchall() == [(60, 4)]
+
+
 @pytest.mark.parametrize("compress", [gzip.compress, bz2.compress, lzma.compress], ids=["gz", "bz2", "xz"])
 def test_compressed_files(world, tmp_path, compress) -> None:
     """A file is read in whatever way it was compressed, and known again uncompressed."""

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from arcacct.sources.engine.runs import BatchSite, NoUsage
-from arcacct.sources.htcondor.history import CondorJob, joined
-from arcacct.sources.htcondor.importer import local_job
+from arcacct.sources.htcondor.history import CondorJob
+from arcacct.sources.htcondor.importer import SOURCE, local_job
 
 
 def one(**values: object) -> CondorJob:
@@ -226,6 +226,6 @@ _JOBS = st.builds(
 
 @given(_JOBS, _JOBS, _JOBS)
 def test_what_is_known_has_no_order(one, other, third) -> None:
-    assert joined(one, other) == joined(other, one)
-    assert joined(joined(one, other), third) == joined(one, joined(other, third))
-    assert joined(one, one) == one
+    assert SOURCE.joined(one, other) == SOURCE.joined(other, one)
+    assert SOURCE.joined(SOURCE.joined(one, other), third) == SOURCE.joined(one, SOURCE.joined(other, third))
+    assert SOURCE.joined(one, one) == one

@@ -32,7 +32,8 @@ from slurm_files import (
 
 from arcacct.errors import InputError
 from arcacct.records.import_quarantine import Fault
-from arcacct.sources.slurm.record import SlurmRun, joined
+from arcacct.sources.slurm.importer import SOURCE
+from arcacct.sources.slurm.record import SlurmRun
 from arcacct.sources.slurm.sacct import OutputForm, read
 
 STJOHNS = ZoneInfo("America/St_Johns")
@@ -65,7 +66,7 @@ def test_json_says_the_same_as_a_table(later: bool) -> None:
 
     assert theirs.keys() == ours.keys()
     for key, one in theirs.items():
-        both = joined(ours[key], one)
+        both = SOURCE.joined(ours[key], one)
         assert both == ours[key]._replace(cpu_us=one.cpu_us, cpu_kernel_us=one.cpu_kernel_us)
         assert 0 <= (one.cpu_us or 0) - (ours[key].cpu_us or 0) < 1000
         assert one.exit_status in (None, ours[key].exit_status)
@@ -340,7 +341,7 @@ def test_truncated_times() -> None:
 
     assert "--truncate" in one.what.reason
     assert 20 not in {number for number, _ in cut}
-    assert {key: joined(one, whole[key]) for key, one in cut.items()} == {key: whole[key] for key in cut}
+    assert {key: SOURCE.joined(one, whole[key]) for key, one in cut.items()} == {key: whole[key] for key in cut}
 
 
 def test_a_fault_costs_its_job() -> None:
@@ -698,9 +699,9 @@ ANY_RUN = st.builds(
 
 @given(ANY_RUN, ANY_RUN, ANY_RUN)
 def test_runs_are_joined_in_any_order(one, other, third) -> None:
-    assert joined(one, one) == one
-    assert joined(one, other) == joined(other, one)
-    assert joined(joined(one, other), third) == joined(one, joined(other, third))
+    assert SOURCE.joined(one, one) == one
+    assert SOURCE.joined(one, other) == SOURCE.joined(other, one)
+    assert SOURCE.joined(SOURCE.joined(one, other), third) == SOURCE.joined(one, SOURCE.joined(other, third))
 
 
 def test_a_step_that_is_there_twice_counts_once() -> None:
