@@ -17,7 +17,7 @@ from arcacct import __version__
 from arcacct.cli.console import Coloured, examples, print_lines
 from arcacct.errors import StoreError, UsageError
 from arcacct.files.directories import resource
-from arcacct.wording import count_of, sanitise_line
+from arcacct.wording import sanitise_line
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
@@ -65,6 +65,21 @@ class Page(NamedTuple):
     def title(self) -> str:
         """Its first heading."""
         return next((section.heading for section in self.sections() if section.heading), self.name)
+
+    @property
+    def lead(self) -> str:
+        """Its first paragraph, which says for which problem it is; empty: it begins with a table."""
+        texts = (section.text.strip() for section in self.sections())
+        first = next((text.partition("\n\n")[0] for text in texts if text), "")
+        return "" if first.startswith("|") else first
+
+    def parts(self) -> Iterator[Section]:
+        """What a search finds: its sections, and of the page of messages each row of a table."""
+        for section in self.sections():
+            rows = [line for line in section.text.splitlines() if self.name == MESSAGES and line.startswith("|")]
+            yield from (Section(section.heading, text) for row in rows if (text := _selected(section.text, row.__eq__)))
+            if not rows and (section.heading or section.text.strip()):
+                yield section
 
     def sections(self) -> Iterator[Section]:
         """The parts of the page; the first has no heading if the page does not begin with one."""
@@ -116,81 +131,54 @@ class Manual(NamedTuple):
         for folder in dict.fromkeys(page.folder for page in self.pages):
             yield FOLDERS.get(folder, folder), [page for page in self.pages if page.folder == folder]
 
-    def subjects(self, name: str) -> list[Result]:
-        """The row of ``arcacct status`` for this subject, or for one that ends so."""
-        wanted = name.lower()
-        found = (self._result(page, section, [word(name)]) for page, section in self.headed(STATUS))
-        rows = (one for one in found if one and one.rank == SUBJECT)
-        return [one for one in rows if any(cell.strip("` ").endswith(wanted) for cell in one.cells())]
+    def subjects(self, name: str) -> list[tuple[Page, Section]]:
+        """The rows of ``arcacct status`` for this subject, or for one that ends so."""
+        return [
+            (page, Section(section.heading, rows))
+            for page, section in self.headed(STATUS)
+            if page.name == MESSAGES
+            and (rows := _selected(section.text, lambda row: row.split("|")[1].strip("` ").endswith(name.lower())))
+        ]
 
-    def ranked(self, *patterns: re.Pattern[str]) -> list[Result]:
+    def search(self, question: str) -> list[tuple[Page, Section]]:
         """
-        The parts of the manual in which all of the patterns are found, the best first.
+        The pages for a question to SQLite's FTS5, the best first, each with the part that answers it best.
 
-        Subjects of ``arcacct status`` come first, then headings, messages, and other text (one part for each page).
-        Pages about the project come last, and within each rank the part with the most matches first.
+        The first paragraph of a page counts most: it says for which problem the page is. The reference and pages about
+        the project count less than those that say what to do.
         """
-        found: list[Result] = []
-        for page in self.pages:
-            parts = [one for section in page.sections() if (one := self._result(page, section, patterns))]
-            best = [one for one in parts if one.rank < TEXT]
-            if not best and parts:
-                best = [max(parts, key=lambda one: one.matches)]
-            elif not best and all(any(_matches(one, [pattern]) for one in page.sections()) for pattern in patterns):
-                best = [Result(page, page.title, next(page.sections()).text, PAGE, 0)]
-            found += best
-        return sorted(found, key=lambda one: (one.page.folder == "project", one.rank, -one.matches))
+        from arcacct.database.access import full_text_search  # noqa: PLC0415  other questions need no database
 
-    def _result(self, page: Page, section: Section, patterns: Sequence[re.Pattern[str]]) -> Result | None:
-        """A section that has all of the patterns, with its rank; of a table of messages only the rows with them."""
-        if page.name == MESSAGES and (rows := _rows(section.text, patterns)):
-            rank = SUBJECT if section.heading == STATUS else MESSAGE
-            if rank == SUBJECT or not _all(section.heading, patterns):
-                return Result(page, section.heading, rows, rank, rows.count("\n"))
-        matches = _matches(section, patterns)
-        if not matches:
-            return None
-        rank = HEADING if _all(section.heading, patterns) else TEXT
-        return Result(page, section.heading, section.text, rank, matches)
+        parts = [(page, part) for page in self.pages for part in page.parts()]
+        begins = {page.name: (f"{page.title} {page.name}", page.lead) for page in self.pages}
+        texts = ([_separate(text) for text in (*begins[page.name], *part)] for page, part in parts)
+        found = full_text_search(texts, _COUNTS, question) if question else ()
+        ranked = sorted((score * _WEIGHTS.get(parts[number][0].folder, 1.0), number) for number, score in found)
+        best: dict[str, tuple[Page, Section]] = {}
+        for _score, number in ranked:
+            best.setdefault(parts[number][0].name, parts[number])
+        return list(best.values())
 
 
 MESSAGES = "reference/messages"
 """The page with the tables of subjects and messages."""
 STATUS = "arcacct status"
 """Its heading above the subjects of `arcacct status`."""
-SUBJECT, HEADING, MESSAGE, TEXT, PAGE = range(5)
-"""The ranks of results. PAGE: the patterns are in different sections of the page."""
+_COUNTS = (6, 16, 2, 1)
+"""How much a word counts in the title of a page, its first paragraph, a heading, and other text."""
+_WEIGHTS = {"": 0.6, "reference": 0.75, "explanation": 0.95, "project": 0.4}
+"""The same for the folders of pages; others: 1."""
 
 
-class Result(NamedTuple):
-    """A part of the manual that answers a question."""
-
-    page: Page
-    heading: str
-    text: str
-    """Markdown."""
-    rank: int
-    matches: int
-
-    def cells(self) -> Iterator[str]:
-        """The first cell of each row of a table."""
-        return (line.split("|")[1] for line in self.text.splitlines()[_HEAD:] if line.startswith("|"))
+def _separate(text: str) -> str:
+    """With blanks between the words of a name: `ArcacctWordTooOld`."""
+    return re.sub("(?<=[a-z])(?=[A-Z])", " ", text)
 
 
-def _all(text: str, patterns: Iterable[re.Pattern[str]]) -> bool:
-    return all(pattern.search(text) for pattern in patterns)
-
-
-def _matches(section: Section, patterns: Iterable[re.Pattern[str]]) -> int:
-    """How often a section has the patterns; 0 if it lacks one of them."""
-    text = f"{section.heading}\n{section.text}"
-    counts = [len(pattern.findall(text)) for pattern in patterns]
-    return sum(counts) if all(counts) else 0
-
-
-def _rows(text: str, patterns: Sequence[re.Pattern[str]]) -> str:
-    """The rows of a section's tables whose first cell has all of the patterns, below their heads; empty if none has."""
-    return _selected(text, lambda row: _all(row.split("|")[1], patterns))
+def any_of(text: str) -> str:
+    """The question for the words of a text, or words that begin so."""
+    words = dict.fromkeys(re.findall(r"[^\W_]+", _separate(text)))
+    return " OR ".join(f'"{word}"' + "*" * (len(word) > 3) for word in words)
 
 
 def _selected(text: str, is_wanted: Callable[[str], bool]) -> str:
@@ -256,19 +244,6 @@ def _read(root: str, name: str) -> Page:
     with open(os.path.join(root, name), encoding="utf-8", errors="replace") as file:
         text = file.read()
     return Page(name.removesuffix(".md"), re.sub(r"<!--.*?-->", "", text, flags=re.DOTALL))
-
-
-def word(text: str) -> re.Pattern[str]:
-    """What finds a word, or the beginning of one, also within a name: `arcacct_word_files`, `ArcacctWordTooOld`."""
-    if not text[:1].isalnum():
-        return re.compile(re.escape(text), re.IGNORECASE)
-    within = re.escape(text[:1].upper() + text[1:].lower())
-    return re.compile(f"(?<![^\\W_])(?i:{re.escape(text)})|(?<=[a-z]){within}")
-
-
-def command(path: str) -> re.Pattern[str]:
-    """What finds a command, ``arcacct db move``, wherever it is typed."""
-    return re.compile(r"(?<![\w-])" + re.escape(path) + r"(?![\w-])")
 
 
 def exit_code(manual: Manual, wanted: str) -> str:
@@ -341,8 +316,8 @@ def help(ctx: click.Context, topic: tuple[str, ...]) -> None:  # noqa: A001  wha
     Show a page of the manual, or search it.
 
     TOPIC is the name of a page or its start, a command, an exit code, a subject of `arcacct status`, an option of the
-    configuration, or any other heading. Otherwise TOPIC is searched for in all pages: the best result is shown, and at
-    most nine others are listed. Without TOPIC all pages are listed.
+    configuration, or any other heading. Otherwise TOPIC is a problem, or the text of a message: the section for it is
+    shown, and at most nine other pages are listed. Without TOPIC all pages are listed.
     """
     manual = load()
     width = max(40, min(shutil.get_terminal_size().columns, _WIDEST))
@@ -364,7 +339,7 @@ def _answer(ctx: click.Context, manual: Manual, topic: Sequence[str], width: int
         yield from ((line,) for line in found.get_help().splitlines())
         for subject in manual.subjects(" ".join(words)):
             yield ()
-            yield from _shown(manual, subject, width)
+            yield from _shown(manual, *subject, width)
         yield from _about(manual, found.command_path)
     else:
         yield from _other(ctx, manual, words, width)
@@ -389,31 +364,27 @@ def _other(ctx: click.Context, manual: Manual, words: Sequence[str], width: int)
         yield (f"Pages whose names start with {shown!r}:",)
         yield from _listed(manual, begun)
         yield ()
-    headed = [Result(page, section.heading, section.text, HEADING, 0) for page, section in manual.headed(shown)]
-    found = manual.ranked(*(word(one) for text in words for one in text.split()))
+    headed = manual.headed(shown)
+    found = manual.search(any_of(shown))
     best = (subjects + headed * (len(headed) <= _MOST_SHOWN)) or found[: not begun]
     if not best and not begun:
         raise _nothing(ctx, manual, shown)
-    for number, one in enumerate(best):
+    for number, (page, section) in enumerate(best):
         yield from [()] * (number > 0)
-        yield from _shown(manual, one, width)
-    known = {(one.page.name, one.heading) for one in best}
-    others = [one for one in found if (one.page.name, one.heading) not in known]
-    if listed := others[: max(0, _MOST - len(best))]:
+        yield from _shown(manual, page, section, width)
+    known = {page.name for page, _section in best}
+    if others := [(page, section) for page, section in found if page.name not in known][: _MOST - len(best)]:
         yield from [()] * bool(best)
-        more = " more" if best else ""
-        yield (
-            f"{len(listed)}{more} of {count_of(len(others) + len(best), 'result')} for {shown!r} (arcacct help NAME):",
-        )
-        yield from _listed(manual, [one.page for one in listed], [one.heading for one in listed])
+        yield (f"{'Other pages' if best else 'Pages'} for {shown!r} (arcacct help NAME):",)
+        yield from _listed(manual, [page for page, _section in others], [section.heading for _page, section in others])
 
 
-def _shown(manual: Manual, one: Result, width: int) -> Iterator[Sequence[str]]:
-    """A result in full, and the page that it is on."""
-    text = f"## {one.heading}\n\n{one.text}" if one.heading else one.text
-    yield from _rendered(manual, one.page._replace(text=text), width)
+def _shown(manual: Manual, page: Page, section: Section, width: int) -> Iterator[Sequence[str]]:
+    """A section in full, and the page that it is on."""
+    text = f"## {section.heading}\n\n{section.text}" if section.heading else section.text
+    yield from _rendered(manual, page._replace(text=text), width)
     yield ()
-    yield (f"This is in `arcacct help {manual.topic(one.page)}`.",)
+    yield (f"This is in `arcacct help {manual.topic(page)}`.",)
 
 
 def _nothing(ctx: click.Context, manual: Manual, shown: str) -> UsageError:
@@ -479,7 +450,7 @@ def _contents(manual: Manual) -> Iterator[Sequence[str]]:
         ("  arcacct help publish   a command, and the pages about it",),
         ("  arcacct help 69        an exit code",),
         ("  arcacct help spool     a subject of `arcacct status`, an option, an alert, or any other heading",),
-        ("  arcacct help WORD...   the best results for these words",),
+        ("  arcacct help WORD...   a problem, or the text of a message: the page for it",),
     )
     for title, pages in manual.by_folder():
         yield ()
@@ -497,7 +468,7 @@ def _listed(manual: Manual, pages: Iterable[Page], headings: Iterable[str] = ())
 
 def _about(manual: Manual, path: str) -> Iterator[Sequence[str]]:
     """The pages that mention a command most prominently."""
-    found = list(dict.fromkeys(one.page for one in manual.ranked(command(path))))[:_MOST]
+    found = [page for page, _section in manual.search(f'"{path}"')][:_MOST]
     if found:
         yield ()
         yield (_strong("Pages of the manual about it (arcacct help NAME):"),)

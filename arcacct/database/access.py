@@ -8,7 +8,7 @@ from __future__ import annotations
 import ctypes
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager, nullcontext, suppress
 from functools import partial
 from sqlite3 import Connection, DatabaseError, connect
@@ -382,6 +382,26 @@ def scratch(script: str) -> Iterator[connection.Connection]:
             raise StoreError(
                 "the disk with temporary files is full: free space in /var/tmp, or set TMPDIR to another directory"
             ) from error
+
+
+def full_text_search(
+    texts: Iterable[Sequence[str]], weights: Sequence[float], question: str
+) -> list[tuple[int, float]]:
+    """
+    The numbers of those texts in which FTS5 finds an answer, each with its score: the lower, the better.
+
+    Each text has as many parts as there are ``weights``, which say how much a word counts in each part.
+    """
+    columns = ", ".join(f"Part{number}" for number in range(len(weights)))
+    counts = ", ".join(map(str, weights))
+    with scratch(f"CREATE VIRTUAL TABLE Found USING fts5({columns}, tokenize = 'porter unicode61')") as con:
+        con.executemany(
+            f"INSERT INTO Found (rowid, {columns}) VALUES (?{', ?' * len(weights)})",
+            ((number, *parts) for number, parts in enumerate(texts)),
+        )
+        return con.execute(
+            f"SELECT rowid, bm25(Found, {counts}) FROM Found WHERE Found MATCH ?", (question,)
+        ).fetchall()
 
 
 # Which database is damaged, when SQLite, or what came out of a database, made a command fail.

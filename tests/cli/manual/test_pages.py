@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 
 from arcacct.cli import help as cli_help
-from arcacct.cli.help import Manual, Page
+from arcacct.cli.help import Manual, Page, Section
 from arcacct.errors import StoreError
 from arcacct.files import directories
 
 
-def names(found: list[cli_help.Result]) -> list[str]:
-    return [one.page.name for one in found]
+def names(found: list[tuple[Page, Section]]) -> list[tuple[str, str]]:
+    return [(page.name, section.heading) for page, section in found]
 
 
 def test_pages_have_an_order_and_titles(manual) -> None:
@@ -57,25 +57,32 @@ def test_a_beginning_of_a_name(manual) -> None:
 
 
 def test_words_are_found_with_their_headings(manual) -> None:
-    """All of them, in any case, at the beginning of a word, also in code; a part with all of them first."""
-    found = manual.ranked(cli_help.word("SPOOL"))
-    assert [(one.page.name, one.heading) for one in found] == [
-        ("howto/install-arc7", "Install beside ARC 7"),
-        ("reference/words", "Order"),
-    ]
-    assert names(manual.ranked(cli_help.word("pool"))) == []
-    assert names(manual.ranked(cli_help.word("--dry-run"))) == ["howto/install"]
-    (apart,) = manual.ranked(cli_help.word("dry"), cli_help.word("after"))
-    assert (apart.page.name, apart.heading, apart.rank) == ("howto/install", "Install on a CE", cli_help.PAGE)
-    # A comment is no text.
-    assert names(manual.ranked(cli_help.word("generated"))) == []
+    """In any case, at the beginning of a word, also in code; pages that say what to do before the reference."""
+
+    def found(text: str) -> list[tuple[str, str]]:
+        return names(manual.search(cli_help.any_of(text)))
+
+    assert found("SPOOL") == [("howto/install-arc7", "Install beside ARC 7"), ("reference/words", "Order")]
+    assert found("pool") == found("--") == found("generated") == []
+    assert found("--dry-run")[0] == ("howto/install", "Install on a CE")
+    assert found("mind the step")[0] == ("howto/install", "Is all well")
+
+
+def test_a_page_has_a_problem_in_its_first_paragraph() -> None:
+    """It counts more than headings and other text; a table is no paragraph."""
+    other = Page("howto/other", "# Lost\n\nAbout.\n\n## Lost\n\nlost lost lost\n")
+    wanted = Page("howto/wanted", "# A\n\nUse this page when a file\nis lost.\n\nMore.\n\n## B\n\nText.\n")
+    table = Page("howto/table", "# A\n\n| lost |\n|---|\n| lost |\n")
+    found = Manual((other, table, wanted)).search(cli_help.any_of("lost"))
+    assert [page.name for page, _section in found] == ["howto/wanted", "howto/other", "howto/table"]
+    assert (wanted.lead, table.lead) == ("Use this page when a file\nis lost.", "")
 
 
 def test_commands_are_found_where_they_are_typed(manual) -> None:
     """Whole commands, with what is below them."""
-    assert names(manual.ranked(cli_help.command("arcacct db"))) == ["howto/install"]
-    assert names(manual.ranked(cli_help.command("arcacct db init"))) == ["howto/install"]
-    assert names(manual.ranked(cli_help.command("arcacct d"))) == []
+    assert [page for page, _heading in names(manual.search('"arcacct db"'))] == ["howto/install"]
+    assert [page for page, _heading in names(manual.search('"arcacct db init"'))] == ["howto/install"]
+    assert names(manual.search('"arcacct d"')) == []
 
 
 def test_code_is_no_heading() -> None:
