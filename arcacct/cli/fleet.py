@@ -174,7 +174,7 @@ def fleet() -> None:
 @fleet.command(
     epilog=examples(
         "arcacct fleet stats /srv/accounting --by month,vo",
-        "arcacct fleet stats /srv/site-a /srv/site-b --from last-month --to this-month --by site,ce --details",
+        "arcacct fleet stats /srv/site-a /srv/site-b --from last-month --to this-month --by site,ce",
         "arcacct fleet stats /srv/accounting --by vo --engine spark --master spark://head:7077",
     )
 )

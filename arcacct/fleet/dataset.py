@@ -46,7 +46,7 @@ class Exported(NamedTuple):
     """The dataset that it is in."""
     manifest: Manifest
     is_named: bool = False
-    """Whether somebody said that its site is in this directory."""
+    """Whether its site was named with this directory."""
 
     @property
     def partition(self) -> Partition:
