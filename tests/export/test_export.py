@@ -570,7 +570,8 @@ def as_viewed(site: Site, table: str, view: str) -> list[str]:
     )
 
 
-VIEWS = {"jobs": "v1_jobs", "events": "v1_job_events", "transfers": "v1_transfers", "attributes": "v1_job_attributes"}
+# The values as told: `v1_jobs` shows no usage of a job that does not count.
+VIEWS = {"jobs": "JobValues", "events": "v1_job_events", "transfers": "v1_transfers", "attributes": "v1_job_attributes"}
 HOSTILE = (
     "x'ff41'",
     "CAST(x'ff' AS TEXT)",
