@@ -54,7 +54,10 @@ _ENCODINGS = {
     "attributes": {"value": _PLAIN},
 }
 _FEW = frozenset(
-    ("exit_code", "node_count", "core_count", "cpu_kernel_s", "stage_in_s", "stage_out_s", "duration_s", "gpu_count")
+    (
+        *("exit_code", "node_count", "core_count", "cpu_kernel_s", "stage_in_s", "stage_out_s", "duration_s"),
+        *("gpu_count", "counted"),
+    )
 )
 """Numbers that come again and again: as all other texts a dictionary, and numbers into it."""
 _LEVELS = {"job_id": 1}

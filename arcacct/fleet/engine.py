@@ -297,8 +297,9 @@ def _impossible(engine: Engine, found: Dataset) -> Iterator[str]:
     for site, ce, month, jobs in engine.rows(script("impossible"), {}):
         one = manifests[site, ce, f"{month // 100:04d}-{month % 100:02d}"]
         yield (
-            f"{one.path}: {count_of(jobs, 'job')} of {one.partition} with a wall time, CPU time, number of cores or"
-            " nodes, or benchmark that no job can have: not counted; that CE must correct them and export again"
+            f"{one.path}: {count_of(jobs, 'job')} of {one.partition} with a wall time, CPU time, core time, number of"
+            " cores or nodes, or benchmark that no job can have: not counted; that CE must correct them and export"
+            " again"
         )
 
 

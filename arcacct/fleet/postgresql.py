@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from typing import Any, NamedTuple
 
@@ -11,14 +11,15 @@ import psycopg
 from psycopg import sql
 
 from arcacct.errors import TargetError
-from arcacct.export.dataset import KEYS, Partition, columns
+from arcacct.export.dataset import Partition, columns
 from arcacct.files.directories import resource
 from arcacct.fleet.dataset import Dataset, Exported
 from arcacct.fleet.duckdb_engine import Duck, every_value
-from arcacct.fleet.engine import EngineFailed, judged
+from arcacct.fleet.engine import EngineFailed, judged, typed
 
 _TYPES = {"string": "text", "int64": "int8", "double": "float8"}
 _KNOWN = "SELECT site, year, month::integer, ce, written_s, finished_log_seq, digest FROM arcacct.partitions"
+_COLUMNS = "SELECT table_name, column_name FROM information_schema.columns WHERE table_schema = 'arcacct'"
 _TAKE = "SELECT arcacct.take_partition(%s, %s, %s, %s, %s, %s, %s, %s, %s)"
 
 
@@ -93,9 +94,10 @@ def _connected() -> Iterator[psycopg.Connection]:
 
 
 def _known(con: psycopg.Connection) -> dict[Partition, tuple[int, int, str]]:
-    """The revision and the digest of each partition that the server has; the tables are made if there are none."""
+    """The revision and the digest of each partition that the server has; what its tables lack is made."""
+    wanted = {(table, column.name) for table, of in columns().items() for column in of}
     try:
-        if con.execute("SELECT to_regclass('arcacct.partitions')").fetchone() == (None,):
+        if not wanted.issubset(con.execute(_COLUMNS)):
             with con.transaction(), open(resource("schema", "fleet", "postgresql.sql"), "rb") as script:
                 con.execute(script.read())
         return {Partition(*row[:4]): (row[4], row[5], row[6]) for row in con.execute(_KNOWN)}
@@ -114,16 +116,15 @@ def _taken(con: psycopg.Connection, found: Dataset, tables: Sequence[str], diges
         con.execute("SELECT arcacct.begin_partition()")
         for table in tables:
             if of.tables[table].rows:
-                _copy(con, opened, table, found.footers[one.file(table)].names)
+                _copy(con, opened, table)
         values = (site, ce, year, f"{month:02d}", of.life, of.written_s, of.finished_log_seq, of.names, digest)
         (is_taken,) = con.execute(_TAKE, values).fetchone() or (False,)
     return bool(is_taken)
 
 
-def _copy(con: psycopg.Connection, opened: Duck, table: str, there: Collection[str]) -> None:
-    """The rows of a table, without the columns that its file lacks: the server may not have them yet."""
-    known = KEYS | {column.name: column.type for column in columns()[table] if column.name in there}
-    types = {name: _TYPES[kind] for name, kind in known.items()}
+def _copy(con: psycopg.Connection, opened: Duck, table: str) -> None:
+    """The rows of a table."""
+    types = typed(table, _TYPES)
     statement = sql.SQL("COPY {} ({}) FROM STDIN (FORMAT BINARY)").format(
         sql.Identifier(f"incoming_{table}"), sql.SQL(", ").join(map(sql.Identifier, types))
     )

@@ -104,7 +104,7 @@ def _parts(
     asked = script("usage").format(keys="".join(f"{column}, " for column in columns), where=where, **amounts)
     for row in engine.rows(asked, values):
         cores, kind, value, *numbers = row[len(columns) :]
-        yield UsagePart(_key(keys, row), cores, _benchmark(kind, value), *numbers)
+        yield UsagePart(_key(keys, row), cores, _benchmark(kind, value), *map(int, numbers))
 
 
 def _measured_parts(

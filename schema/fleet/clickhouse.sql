@@ -28,7 +28,8 @@ SELECT * FROM file('DATASET/jobs/v1/site=*/year=*/month=*/ce=*/part-*.parquet', 
    stage_in_bytes Nullable(Int64), stage_in_s Nullable(Int64), stage_out_bytes Nullable(Int64),
    stage_out_s Nullable(Int64), run_time_environments Nullable(String), system_software Nullable(String),
    wn_instance Nullable(String), benchmark_type Nullable(String), benchmark_value Nullable(Float64),
-   benchmark_source Nullable(String), source Nullable(String), site String, year Int64, month String, ce String')
+   benchmark_source Nullable(String), source Nullable(String), counted Nullable(Int64), core_s Nullable(Int64),
+   site String, year Int64, month String, ce String')
 WHERE (site, year, month, ce, _file) IN (
   SELECT site, year, month, ce, JSONExtractString(json, 'tables', 'jobs', 'file') FROM arcacct.manifests)
 SETTINGS optimize_move_to_prewhere = 0;

@@ -1,12 +1,13 @@
--- The dataset of many CEs in PostgreSQL 13 or newer, for federations that work there. `arcacct fleet load` makes these
--- tables where there are none, and fills them; other programs may fill them in the same way.
+-- The dataset of many CEs in PostgreSQL 13 or newer, for federations that work there. `arcacct fleet load` runs this where
+-- a table or a column is missing, and fills the tables; other programs may fill them in the same way. To run it again
+-- changes nothing, and brings tables of an older version up to date.
 --
 -- A month of a CE is taken at once, in one transaction: SELECT arcacct.begin_partition(), COPY into the incoming_
 -- tables, SELECT arcacct.take_partition(...). A job is known by (site, ce, job_id). Its revision is that of its partition:
 -- what was exported later replaces what was exported earlier, never the other way round, in whatever order it is taken.
-CREATE SCHEMA arcacct;
+CREATE SCHEMA IF NOT EXISTS arcacct;
 
-CREATE TABLE arcacct.partitions (
+CREATE TABLE IF NOT EXISTS arcacct.partitions (
   site             text NOT NULL,
   ce               text NOT NULL,
   year             bigint NOT NULL,   -- of end_time in UTC
@@ -21,7 +22,7 @@ CREATE TABLE arcacct.partitions (
 
 -- Columns of all of these are described in columns.csv. What belongs to a job has no foreign key to it: to look at each
 -- row would take longer than all the rest, and only what is below writes here.
-CREATE TABLE arcacct.jobs (
+CREATE TABLE IF NOT EXISTS arcacct.jobs (
   site                  text NOT NULL,
   year                  bigint NOT NULL,
   month                 text NOT NULL,
@@ -70,13 +71,17 @@ CREATE TABLE arcacct.jobs (
   benchmark_value       double precision,
   benchmark_source      text,
   source                text,
+  counted               bigint,
+  core_s                bigint,
   PRIMARY KEY (site, ce, job_id),
   UNIQUE (site, ce, year, month, record_id)
 );
+-- Of tables that an older version made.
+ALTER TABLE arcacct.jobs ADD COLUMN IF NOT EXISTS counted bigint, ADD COLUMN IF NOT EXISTS core_s bigint;
 -- Each partition is taken in the order of end_time.
-CREATE INDEX ON arcacct.jobs USING brin (end_time);
+CREATE INDEX IF NOT EXISTS jobs_end_time_idx ON arcacct.jobs USING brin (end_time);
 
-CREATE TABLE arcacct.events (
+CREATE TABLE IF NOT EXISTS arcacct.events (
   site       text NOT NULL,
   year       bigint NOT NULL,
   month      text NOT NULL,
@@ -85,9 +90,10 @@ CREATE TABLE arcacct.events (
   event      text,
   event_time bigint
 );
-CREATE INDEX ON arcacct.events (site, ce, year, month, record_id);
+CREATE INDEX IF NOT EXISTS events_site_ce_year_month_record_id_idx
+  ON arcacct.events (site, ce, year, month, record_id);
 
-CREATE TABLE arcacct.transfers (
+CREATE TABLE IF NOT EXISTS arcacct.transfers (
   site       text NOT NULL,
   year       bigint NOT NULL,
   month      text NOT NULL,
@@ -100,9 +106,10 @@ CREATE TABLE arcacct.transfers (
   end_time   bigint,
   duration_s bigint
 );
-CREATE INDEX ON arcacct.transfers (site, ce, year, month, record_id);
+CREATE INDEX IF NOT EXISTS transfers_site_ce_year_month_record_id_idx
+  ON arcacct.transfers (site, ce, year, month, record_id);
 
-CREATE TABLE arcacct.attributes (
+CREATE TABLE IF NOT EXISTS arcacct.attributes (
   site      text NOT NULL,
   year      bigint NOT NULL,
   month     text NOT NULL,
@@ -112,9 +119,10 @@ CREATE TABLE arcacct.attributes (
   name      text,
   value     text
 );
-CREATE INDEX ON arcacct.attributes (site, ce, year, month, record_id);
+CREATE INDEX IF NOT EXISTS attributes_site_ce_year_month_record_id_idx
+  ON arcacct.attributes (site, ce, year, month, record_id);
 
-CREATE TABLE arcacct.accelerators (
+CREATE TABLE IF NOT EXISTS arcacct.accelerators (
   site                text NOT NULL,
   year                bigint NOT NULL,
   month               text NOT NULL,
@@ -130,14 +138,16 @@ CREATE TABLE arcacct.accelerators (
   gpu_energy_j        double precision,
   energy_j            bigint
 );
-CREATE INDEX ON arcacct.accelerators (site, ce, year, month, record_id);
+CREATE INDEX IF NOT EXISTS accelerators_site_ce_year_month_record_id_idx
+  ON arcacct.accelerators (site, ce, year, month, record_id);
 
--- The views of a CE's own database, of all of them: with the same names and columns, and site and ce behind these.
-CREATE FUNCTION arcacct.iso(seconds bigint) RETURNS text LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE AS $$
+-- The views of a CE's own database, of all of them: with the same names and columns, and behind these site and ce, and
+-- what came later. The usage of a job that does not count is NULL.
+CREATE OR REPLACE FUNCTION arcacct.iso(seconds bigint) RETURNS text LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE AS $$
   SELECT to_char(to_timestamp(seconds) AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"')
 $$;
 
-CREATE VIEW arcacct.v1_jobs AS
+CREATE OR REPLACE VIEW arcacct.v1_jobs AS
 SELECT
   job_id, local_job_id, job_name, endpoint_url, endpoint_type, lrms, queue, node_names, client_host, user_dn,
   local_user, vo, fqan, vo_group, vo_role, project, status, exit_code,
@@ -146,27 +156,38 @@ SELECT
   lrms_start_time, arcacct.iso(lrms_start_time) AS lrms_start_time_iso,
   lrms_end_time, arcacct.iso(lrms_end_time) AS lrms_end_time_iso,
   end_time, arcacct.iso(end_time) AS end_time_iso,
-  node_count, core_count, wall_s, cpu_s, cpu_user_s, cpu_kernel_s, memory_kib, virtual_memory_kib, scratch_bytes,
-  stage_in_bytes, stage_in_s, stage_out_bytes, stage_out_s, run_time_environments, system_software, wn_instance,
-  benchmark_type, benchmark_value, benchmark_source, source, site, ce
+  node_count, core_count,
+  CASE WHEN counted = 0 THEN NULL ELSE wall_s END AS wall_s,
+  CASE WHEN counted = 0 THEN NULL ELSE cpu_s END AS cpu_s,
+  CASE WHEN counted = 0 THEN NULL ELSE cpu_user_s END AS cpu_user_s,
+  CASE WHEN counted = 0 THEN NULL ELSE cpu_kernel_s END AS cpu_kernel_s,
+  CASE WHEN counted = 0 THEN NULL ELSE memory_kib END AS memory_kib,
+  CASE WHEN counted = 0 THEN NULL ELSE virtual_memory_kib END AS virtual_memory_kib,
+  CASE WHEN counted = 0 THEN NULL ELSE scratch_bytes END AS scratch_bytes,
+  CASE WHEN counted = 0 THEN NULL ELSE stage_in_bytes END AS stage_in_bytes,
+  CASE WHEN counted = 0 THEN NULL ELSE stage_in_s END AS stage_in_s,
+  CASE WHEN counted = 0 THEN NULL ELSE stage_out_bytes END AS stage_out_bytes,
+  CASE WHEN counted = 0 THEN NULL ELSE stage_out_s END AS stage_out_s,
+  run_time_environments, system_software, wn_instance, benchmark_type, benchmark_value, benchmark_source, source, site, ce,
+  counted, CASE WHEN counted = 0 THEN NULL ELSE core_s END AS core_s
 FROM arcacct.jobs;
 
-CREATE VIEW arcacct.v1_job_events AS
+CREATE OR REPLACE VIEW arcacct.v1_job_events AS
 SELECT job_id, event, event_time, arcacct.iso(event_time) AS event_time_iso, site, ce
 FROM arcacct.events JOIN arcacct.jobs USING (site, ce, year, month, record_id);
 
-CREATE VIEW arcacct.v1_transfers AS
+CREATE OR REPLACE VIEW arcacct.v1_transfers AS
 SELECT
   job_id, url, kind, size_bytes, told.start_time, arcacct.iso(told.start_time) AS start_time_iso,
   told.end_time, arcacct.iso(told.end_time) AS end_time_iso, duration_s, site, ce
 FROM arcacct.transfers AS told JOIN arcacct.jobs USING (site, ce, year, month, record_id);
 
-CREATE VIEW arcacct.v1_job_attributes AS
+CREATE OR REPLACE VIEW arcacct.v1_job_attributes AS
 SELECT job_id, kind, name, value, site, ce
 FROM arcacct.attributes JOIN arcacct.jobs USING (site, ce, year, month, record_id);
 
 -- Empty tables incoming_jobs, incoming_events, ... of this session, until the end of the transaction.
-CREATE FUNCTION arcacct.begin_partition() RETURNS void LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION arcacct.begin_partition() RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
   name text;
 BEGIN
@@ -176,7 +197,7 @@ BEGIN
 END $$;
 
 -- Takes what is in the incoming tables as all that there is of a month of a CE; false if a later export was taken.
-CREATE FUNCTION arcacct.take_partition(
+CREATE OR REPLACE FUNCTION arcacct.take_partition(
   of_site text, of_ce text, of_year bigint, of_month text, its_life text, its_written_s bigint, its_seq bigint,
   its_names text, its_digest text
 ) RETURNS boolean LANGUAGE plpgsql AS $$
@@ -234,7 +255,7 @@ BEGIN
 END $$;
 
 -- Everything of a CE: of one that is no more, or that comes from another database now.
-CREATE FUNCTION arcacct.remove_ce(of_site text, of_ce text) RETURNS void LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION arcacct.remove_ce(of_site text, of_ce text) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
   name text;
 BEGIN

@@ -24,7 +24,8 @@ CREATE TABLE IF NOT EXISTS jobs_files (
   cpu_user_s bigint, cpu_kernel_s bigint, memory_kib bigint, virtual_memory_kib bigint, scratch_bytes bigint,
   stage_in_bytes bigint, stage_in_s bigint, stage_out_bytes bigint, stage_out_s bigint,
   run_time_environments varchar, system_software varchar, wn_instance varchar, benchmark_type varchar,
-  benchmark_value double, benchmark_source varchar, source varchar, site varchar, year bigint, month varchar,
+  benchmark_value double, benchmark_source varchar, source varchar, counted bigint, core_s bigint,
+  site varchar, year bigint, month varchar,
   ce varchar
 )
 WITH (

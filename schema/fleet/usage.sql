@@ -1,5 +1,5 @@
 -- Jobs summed by what is asked (keys), and by what their hours are worth: cores and benchmark. Failed jobs and volumes
--- are further columns to read: where nobody asks for them they are 0.
+-- are further columns to read: where nobody asks for them they are 0. Core time of many jobs may be beyond a BIGINT.
 SELECT
   {keys}core_count, benchmark_type, benchmark_value,
   count(*) AS jobs,
@@ -10,7 +10,8 @@ SELECT
   CAST(sum({stage_out_bytes}) AS BIGINT) AS stage_out_bytes,
   CAST(sum(no_wall) AS BIGINT) AS jobs_without_wall,
   CAST(sum(no_cpu) AS BIGINT) AS jobs_without_cpu,
-  CAST(sum(wall_without_cpu_s) AS BIGINT) AS wall_without_cpu_s
+  CAST(sum(wall_without_cpu_s) AS BIGINT) AS wall_without_cpu_s,
+  sum(1e0 * core_rest_s) AS core_rest_s
 FROM counted_jobs
 WHERE {where}
 GROUP BY {keys}core_count, benchmark_type, benchmark_value

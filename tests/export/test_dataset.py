@@ -185,7 +185,7 @@ def test_columns_are_those_of_the_views() -> None:
         for table, view in views.items():
             names = [name for _cid, name, *_rest in con.execute(f"PRAGMA table_info({view})")]
             names = [name for name in names if not name.endswith("_iso") and (table == "jobs" or name != "job_id")]
-            names = [name for name in names if not name.startswith("hold_") and name not in ("counted", "core_s")]
+            names = [name for name in names if not name.startswith("hold_")]
 
             assert [column.name for column in columns()[table]] == ["record_id", *names]
     assert {column.unit for table in TABLES for column in columns()[table] if column.name.endswith("_s")} == {"s"}

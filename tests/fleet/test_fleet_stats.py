@@ -12,7 +12,7 @@ from contextlib import closing
 import pytest
 from in_process import said
 
-from arcacct.export.dataset import Partition
+from arcacct.export.dataset import Partition, parse
 from arcacct.fleet import dataset, engine, usage
 from arcacct.fleet.engine import Engine, judged
 from arcacct.fleet.usage import FLEET_NEEDS
@@ -28,6 +28,8 @@ import exported_site
 import federation as generator
 import hostile_datasets
 import pyarrow as pa
+import pyarrow.parquet as pq
+import stored_jobs
 from broken_datasets import BAD, JOBS, WHOLE
 from written_partitions import write_partition
 
@@ -136,6 +138,53 @@ def test_an_aborted_job_without_usage_lacks_no_measurement(tmp_path, capsys) -> 
     assert of_dataset == alone
     assert [row["jobs_without_wall"] for row in alone if row["status"] == "aborted"] == [0]
     assert sum(row["jobs_without_wall"] for row in alone) == 1
+
+
+def test_jobs_of_several_runs_have_the_hours_of_stats_beside_files_of_an_older_version(tmp_path, capsys) -> None:
+    """The months of one dataset differ in columns: in the older one a job counts as before, with wall time x cores."""
+    site = exported_site.Site(tmp_path)
+    old = stored_jobs.job(801, end_s=exported_site.JUNE_S)
+    nothing = {"wall_s": 0, "cpu_user_s": 0, "cpu_kernel_s": 0}
+    with closing(site.con):
+        counted_jobs.add(site.con, site.here)
+        site.add(
+            old,
+            stored_jobs.job(802, end_s=exported_site.JUNE_S + 1)._replace(core_count=None),
+            stored_jobs.job(803, end_s=exported_site.JUNE_S + 2, status="aborted")._replace(**nothing),
+            stored_jobs.job(804, end_s=exported_site.JUNE_S + 3, status="aborted"),
+        )
+        site.export()
+        asked = ("--by", "month,vo,queue", "--details", "--from", "2001", "--format", "json")
+        alone = said(capsys, "--database", site.here.database, "stats", *asked)
+        june = Partition("SITE", 2026, 6, "ce.example.org")
+        made = parse(site.manifest(6).read_bytes(), june, "")
+        jobs = {"jobs": pq.read_table(site.dataset / june.part("jobs", made.tables["jobs"].file), partitioning=None)}
+        write_partition(site.dataset, june, jobs, life=made.life, without=("counted", "core_s"))
+    of_dataset = said(capsys, "fleet", "stats", site.dataset, *asked)
+    told = said(
+        capsys, "fleet", "sql", site.dataset, "SELECT count(*) AS n, count(counted) AS m FROM jobs", "--format", "json"
+    )
+    by_cores = {row["queue"]: row["core_hours"] for row in json.loads(of_dataset.stdout) if row["vo"] == "atlas"}
+
+    assert (of_dataset.returncode, of_dataset.stderr) == (0, "")
+    assert of_dataset.stdout == alone.stdout
+    # The job of two runs has 27,000 s, and 3,500 s on 8 cores; that without cores has one.
+    assert by_cores["short"] == round((27_000 + 3 * 28_000) / 3600, 3)
+    assert [row["n"] - row["m"] for row in json.loads(told.stdout)] == [4]
+
+
+def test_what_a_ce_says_to_count_counts(tmp_path, capsys) -> None:
+    """Its `counted` decides, whatever the status; no figure is of the others, and `-a` shows them."""
+    jobs = generator.jobs_of(WHOLE, JOBS)
+    told = [0] * 4 + [1] * (JOBS - 4)
+    write_partition(tmp_path, WHOLE, {"jobs": hostile_datasets.with_column(jobs, "counted", told, pa.int64())})
+    counted, everything = (
+        json.loads(said(capsys, "fleet", "stats", tmp_path, "--by", "ce", *more, "--format", "json").stdout)
+        for more in ((), ("-a",))
+    )
+
+    assert [row["jobs"] for row in (*counted, *everything)] == [JOBS - 4, JOBS]
+    assert counted[0]["wall_s"] == sum(jobs["wall_s"].to_pylist()[4:])
 
 
 def test_gpus_and_energy(tmp_path) -> None:
@@ -291,6 +340,8 @@ IMPOSSIBLE = {
     "a wall time below 0": {"wall_s": -5},
     "a CPU time of a trillion seconds": {"cpu_user_s": 10**12},
     "a CPU time below 0": {"cpu_kernel_s": -1},
+    "a core time below 0": {"core_s": -1},
+    "a core time beyond any number of cores": {"core_s": 2**62},
     "more cores than any machine has": {"core_count": 2**62},
     "more nodes than any machine has": {"node_count": 2**40},
     "a benchmark that is no number": {"benchmark_type": "HEPscore23", "benchmark_value": float("nan")},
@@ -334,7 +385,7 @@ def test_jobs_that_cannot_be_are_not_counted_and_their_ce_is_named(values, tmp_p
 
     assert (honest.returncode, honest.stderr) == (0, "")
     assert (done.returncode, done.stdout) == (65, honest.stdout)
-    assert f"{tmp_path / BAD.manifest}: 1 job of {BAD} with a wall time, CPU time, number of cores" in done.stderr
+    assert f"{tmp_path / BAD.manifest}: 1 job of {BAD} with a wall time, CPU time, core time" in done.stderr
     assert (reported.returncode, reported.stderr) == (verified.returncode, verified.stderr) == (65, done.stderr)
 
 

@@ -10,7 +10,11 @@ from arcacct.export.dataset import TABLES, Manifest, Part, Partition, columns, p
 from arcacct.files.directories import resource
 
 SCRIPTS = {
-    "postgresql": ("CREATE TABLE arcacct.{} (", r", PRIMARY KEY| \);", ("bigint", "double precision", "text")),
+    "postgresql": (
+        "CREATE TABLE IF NOT EXISTS arcacct.{} (",
+        r", PRIMARY KEY| \);",
+        ("bigint", "double precision", "text"),
+    ),
     "trino": ("EXISTS {}_files (", r" \) WITH", ("bigint", "double", "varchar")),
     "clickhouse": (
         "DATASET/{}/v1/site=*/year=*/month=*/ce=*/part-*.parquet', Parquet, '",

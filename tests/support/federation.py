@@ -159,6 +159,8 @@ def jobs_of(partition: Partition, jobs: int, seed: int = 1) -> pa.Table:
         "benchmark_value": np.asarray([11.5, 14.25, 17.0])[node % 3],
         "benchmark_source": _same("diag", jobs),
         "source": _same("arc", jobs),
+        "counted": np.ones(jobs, np.int64),
+        "core_s": wall * cores,
     }
     return pa.table(columns)
 
