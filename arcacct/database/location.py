@@ -131,18 +131,26 @@ def settle(here: Places, con: Connection) -> None:
     """
     Note the place of an open database where there is no note yet, and where the files were moved by hand.
 
-    A note that cannot be written is no error: there may be no control directory. Raises ConfigError when the noted
-    database is gone and this one does not continue from it.
+    A note that cannot be written is no error: there may be no control directory. Raises as `refuse_unrelated`.
+    """
+    note = refuse_unrelated(here, con)
+    if note is None or not _same(note.database, here.database):
+        note_down(here, con, note)
+
+
+def refuse_unrelated(here: Places, con: Connection) -> LocationFile | None:
+    """
+    Return the note, if there is one, as it fits the open database.
+
+    Raises ConfigError when the noted database is gone and this one does not continue from it.
     """
     note = read(here)
-    if note is not None and _same(note.database, here.database):
-        return
-    if note is not None and note.incarnation not in incarnation_history(con):
+    if note and not _same(note.database, here.database) and note.incarnation not in incarnation_history(con):
         raise ConfigError(
             f"{here.database}: not the database that {here.controldir} had: {here.place_note} names {note.database}, "
             f"which is gone; {_WAYS}"
         )
-    note_down(here, con, note)
+    return note
 
 
 def note_down(here: Places, con: Connection, before: LocationFile | None) -> None:

@@ -25,11 +25,12 @@ from arcacct.config.options import ERROR
 from arcacct.config.paths import BY_DEFAULT, Places
 from arcacct.config.settings import Settings
 from arcacct.config.values import Limit, Thresholds
-from arcacct.database import access, durable, incarnation
+from arcacct.database import access, durable, incarnation, location
+from arcacct.database.connection import Connection
 from arcacct.database.durable import MaintenanceEntry
 from arcacct.database.incarnation import DatabaseMismatch
-from arcacct.database.location import fence, spools
-from arcacct.errors import ArcacctError, CredentialError, StoreBusy
+from arcacct.database.schema import SNAPSHOT, noted
+from arcacct.errors import ArcacctError, ConfigError, CredentialError, StoreBusy
 from arcacct.files.safe_open import read_regular
 from arcacct.publishing.former_publisher import FormerPublisher, former_publisher
 from arcacct.publishing.ledger_rows import iso
@@ -161,7 +162,7 @@ def look(here: Places, settings: Settings | None) -> Health:
     problem = None
     without = is_without_arex(here, has_callouts=settings is not None and bool(settings.launchers))
     try:
-        folders = spools(here)
+        folders = location.spools(here)
     except ArcacctError as error:
         # What is wrong with the note of a move stops every sweep, too.
         folders, problem = [here.spool], str(error)
@@ -227,6 +228,7 @@ def _looked(here: Places, settings: Settings | None, found: Health) -> Health:
         former = [former_publisher(plugin, ledger) for plugin in targets]
         lately = health_queries.ended_since(ours, found.now - _GROWTH_DAYS * DAY_S)
         return found._replace(
+            problem=found.problem or _misplaced(here, ours),
             size_bytes=_size_bytes(here.database),
             recorded=recorded,
             disks=tuple(
@@ -246,11 +248,22 @@ def _looked(here: Places, settings: Settings | None, found: Health) -> Health:
             doubts=tuple(
                 incarnation.mismatches(
                     incarnation.incarnation_state(
-                        ours, ledger, rehearsing=here.rehearsal is not None, fences_noted=fence(here)
+                        ours, ledger, rehearsing=here.rehearsal is not None, fences_noted=location.fence(here)
                     )
                 )
             ),
         )
+
+
+def _misplaced(here: Places, con: Connection) -> str | None:
+    """Why commands refuse to write into the database; ``None``: they do not, or it is a snapshot for readers."""
+    try:
+        if noted(con, SNAPSHOT) is None:
+            location.refuse_another(here)
+            location.refuse_unrelated(here, con)
+    except ConfigError as error:
+        return str(error)
+    return None
 
 
 def user_name(uid: int) -> str:

@@ -131,6 +131,35 @@ def test_a_database_that_cannot_be_read(site, spoil) -> None:
     assert (("arcacct_spool_files",) in found) == os.path.isdir(site.here.directory)
 
 
+@pytest.mark.parametrize("is_there", [True, False])
+def test_a_database_that_every_writing_command_refuses(site, is_there) -> None:
+    """`database=` names another one than the note of the control directory: critical, in the words of a sweep."""
+    other = site.conf.parent / "other"
+    shutil.copytree(site.here.directory, other)
+    assert arcacct("--config", site.conf, "db", "snapshot", other / "snapshot").returncode == 0
+    if not is_there:
+        os.rename(site.here.directory, f"{site.here.directory}.gone")
+        with closing(sqlite3.connect(other / "accounting.db")) as con, con:
+            con.execute("UPDATE DBConfig SET KeyValue = 'another' WHERE KeyName = 'ARCACCT_INCARNATION'")
+            con.execute("DELETE FROM DBConfig WHERE KeyName LIKE 'ARCACCT_%INCARNATIONS'")
+    site.configure(f"[arcacct]\ndatabase={other}/accounting.db\n{TARGET}")
+    swept = arcacct("--config", site.conf, "sweep")
+
+    found = site.metrics(74)
+
+    assert swept.returncode == 78
+    told = site.status()["database"]
+    assert told.severity == health.CRITICAL
+    assert told.text.partition(";")[0] in swept.stderr
+    assert found["arcacct_check", "database"] == health.CRITICAL
+    # What can be read is known all the same.
+    assert ("arcacct_jobs",) in found
+    # A snapshot for readers is no database of the control directory, and is only read.
+    of_readers = arcacct("--config", site.conf, "--database", other / "snapshot" / "accounting.db", "status")
+    assert f"{other}/snapshot/accounting.db: " in of_readers.stdout
+    assert "database" not in of_readers.stdout.splitlines()[0]
+
+
 def test_a_ledger_that_cannot_be_read(site) -> None:
     """publishing.db is half of what is known: without it nothing is said of targets, and that is said."""
     with open(site.here.publishing_database, "r+b") as file:
