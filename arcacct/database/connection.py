@@ -131,6 +131,10 @@ def other_version(con: Connection, path: str, found: int, known: int, oldest: in
     return SchemaError(f"{path}: schema version {found}; {todo}")
 
 
+CHECK_SHOWS = "`arcacct db check` shows what, and what to do"
+"""The advice about a damaged database, which the check itself cannot give."""
+
+
 def translated(error: BaseException, path: str) -> StoreError:
     """SQLite's error as one of ours, with the file it is about."""
     text = str(error)
@@ -149,7 +153,7 @@ def translated(error: BaseException, path: str) -> StoreError:
         text = "the query took too long and was stopped"
     elif is_damage(error):
         words = " ".join(text.split())
-        text = f"{words}; it is damaged or not a database: `arcacct db check` shows what, and what to do"
+        text = f"{words}; it is damaged or not a database: {CHECK_SHOWS}"
     return StoreError(f"{path}: {text}")
 
 

@@ -282,7 +282,7 @@ def refuse_no_file(*paths: str) -> None:
 def refuse_missing(here: Places) -> None:
     """Raise the StoreError of a command that only reads, when there is no database, or none that he may read."""
     refuse_hidden(here.database)
-    if os.path.exists(here.database):
+    if has_database(here.database):
         return
     todo = "create it with `arcacct db init`"
     try:

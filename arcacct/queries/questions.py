@@ -14,7 +14,7 @@ from arcacct.database.at_rest import connect_to_read, refuse_hidden
 from arcacct.database.connection import ACCOUNTING_SCHEMA, Connection, DatabaseError, open_for_reading, translated
 from arcacct.database.durable import WAL, header_of
 from arcacct.database.schema import ACCOUNTING
-from arcacct.errors import SchemaError, StoreError
+from arcacct.errors import InputError, SchemaError, StoreError
 from arcacct.publishing.ledger_rows import month_bounds, month_of
 from arcacct.records.reader import one_state, plain_text, unescaped
 from arcacct.records.recorder import escaped
@@ -59,8 +59,15 @@ def _ours(path: str, *, anybodys: bool) -> Connection | None:
     refuse_hidden(path)
     if not os.path.exists(path):
         raise StoreError(f"{path}: no such database; create it with `arcacct db init`")
+    try:
+        journal = header_of(path).journal
+    except InputError:
+        if anybodys:
+            raise
+        # A configured database is ours: what opens it says that it is damaged.
+        return open_for_reading(path, ACCOUNTING_SCHEMA)
     # A snapshot for readers has no WAL, so its journal mode does not tell it from A-REX's database.
-    if header_of(path).journal != WAL or not os.path.exists(f"{path}-shm"):
+    if journal != WAL or not os.path.exists(f"{path}-shm"):
         with open(path, "rb") as file:
             # Our mark, looked for without SQLite: the table with it is among the first pages.
             if b"ARCACCT_INCARNATION" not in file.read(_FIRST_BYTES):

@@ -14,9 +14,10 @@ from typing import NamedTuple
 from arcacct.config.paths import Places
 from arcacct.database import access, durable
 from arcacct.database import incarnation as database_incarnation
-from arcacct.database.connection import Connection, DatabaseError, is_damage, open_for_reading
+from arcacct.database.connection import CHECK_SHOWS, Connection, DatabaseError, is_damage, open_for_reading
 from arcacct.database.integrity import pages, references, schema, tables, use_of_pages
 from arcacct.database.schema import ACCOUNTING, PUBLISHING, DatabaseKind, incarnation
+from arcacct.errors import StoreError
 from arcacct.files.json_reader import parsed
 from arcacct.files.safe_open import private
 from arcacct.records import usage
@@ -85,17 +86,26 @@ def check(
         last_seq = 0
         for path, kind in ((here.database, ACCOUNTING), (here.publishing_database, PUBLISHING)):
             if kind is ACCOUNTING or os.path.exists(path):
-                con = stack.enter_context(closing(open_for_reading(path, kind.schema)))
-                opened.append(con)
-                with access.translating(path):
-                    questions += _questions(path, con, kind)
-                    files.append(_file(path, con, kind))
-                    if kind is ACCOUNTING:
-                        # What cannot be read is found by the questions.
-                        with suppress(DatabaseError):
-                            last_seq = database_incarnation.highest_seq(con)
-                    else:
-                        questions += [_Question(path, text, parts) for text, parts in audits(opened[0], con).items()]
+                try:
+                    with access.translating(path):
+                        con = stack.enter_context(closing(open_for_reading(path, kind.schema)))
+                        opened.append(con)
+                        questions += _questions(path, con, kind)
+                        files.append(_file(path, con, kind))
+                        if kind is ACCOUNTING:
+                            # What cannot be read is found by the questions.
+                            with suppress(DatabaseError):
+                                last_seq = database_incarnation.highest_seq(con)
+                        else:
+                            questions += [
+                                _Question(path, text, parts) for text, parts in audits(opened[0], con).items()
+                            ]
+                except StoreError as error:
+                    if CHECK_SHOWS not in str(error):
+                        raise
+                    # Nothing in it can be asked.
+                    advice = "restore a backup with `arcacct db restore FILE`"
+                    raise StoreError(str(error).replace(CHECK_SHOWS, advice)) from error
         memory = _Memory(here, files, last_seq, anew=anew)
         is_well = True
         done, parts = 0, sum(len(question.parts) for question in questions)

@@ -132,6 +132,11 @@ def not_a_database(home):
     return ["sweep"]
 
 
+def damaged_for_a_question(home):
+    not_a_database(home)
+    return ["stats"]
+
+
 def newer_database(home):
     with closing(sqlite3.connect(home / "accounting.db")) as con, con:
         con.execute("CREATE TABLE DBConfig (KeyName TEXT, KeyValue TEXT)")
@@ -164,6 +169,7 @@ def unknown_target(home):
         (unknown_target, 64, "apel:x"),
         (no_job, 65, "J1"),
         (not_a_database, 74, "accounting.db"),
+        (damaged_for_a_question, 74, "accounting.db: file is not a database; it is damaged"),
         (newer_database, 74, "99"),
         (no_certificate, 77, "hostcert.pem"),
         (no_configuration, 78, "arc.conf: no such file"),

@@ -159,6 +159,20 @@ def test_a_row_and_an_entry_that_differ_need_a_backup(here, run) -> None:
     assert run("check")[0] == 74
 
 
+@pytest.mark.parametrize("name", ["accounting.db", "publishing.db"])
+@pytest.mark.parametrize("content", [b"no database" * 1000, None], ids=["text", "no-whole-page"])
+def test_a_database_that_cannot_be_asked_needs_a_backup(here, run, name, content) -> None:
+    """The check does not send the user to the check."""
+    path = pathlib.Path(here.directory, name)
+    path.write_bytes(path.read_bytes()[: 3 * PAGE_BYTES + 100] if content is None else content)
+
+    code, _out, err = run("check")
+
+    assert code == 74
+    assert f"{path}: " in err
+    assert err.endswith("it is damaged or not a database: restore a backup with `arcacct db restore FILE`\n")
+
+
 def test_a_check_says_what_is_of_before(here, run) -> None:
     """Of each question how many answers are those of a check that was stopped, and when that began."""
     answers: list[Checked] = []

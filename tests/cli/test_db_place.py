@@ -242,6 +242,11 @@ def test_an_empty_file_is_no_database(ce: CE) -> None:
     pathlib.Path(ce.here.database).touch()
     pathlib.Path(ce.here.database + "-wal").write_bytes(b"what was lost")
 
+    for words in (("stats",), ("db", "check")):
+        done = ce.run(*words)
+        assert (done.returncode, done.stdout) == (74, "")
+        assert f"{ce.here.database}: no such database; " in done.stderr
+        assert "db restore FILE" in done.stderr
     assert ce.run("sweep").returncode == 78
     assert ce.run("db", "init", "--new-life").returncode == 0
     assert ce.run("db", "check").returncode == 0
