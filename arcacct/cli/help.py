@@ -70,7 +70,7 @@ class Page(NamedTuple):
     def lead(self) -> str:
         """Its first paragraph, which says for which problem it is; empty: it begins with a table."""
         texts = (section.text.strip() for section in self.sections())
-        first = next((text.partition("\n\n")[0] for text in texts if text), "")
+        first = next((text.partition("\n\n")[0] for text in texts if text and not text.startswith("#")), "")
         return "" if first.startswith("|") else first
 
     def parts(self) -> Iterator[Section]:
@@ -82,18 +82,26 @@ class Page(NamedTuple):
                 yield section
 
     def sections(self) -> Iterator[Section]:
-        """The parts of the page; the first has no heading if the page does not begin with one."""
-        heading, fence = "", ""
-        lines: list[str] = []
+        """
+        The parts of the page; the first has no heading if the page does not begin with one.
+
+        A heading that has no text of its own has that of the headings below it.
+        """
+        fence = ""
+        found: list[tuple[int, str, list[str]]] = [(0, "", [])]
         for line in self.text.splitlines():
             fence = fence_after(line, fence)
-            found = None if fence else _HEADING.match(line)
-            if found:
-                yield Section(heading, "\n".join(lines))
-                heading, lines = plain_heading(found[2]), []
+            mark = None if fence else _HEADING.match(line)
+            if mark:
+                found.append((len(mark[1]), plain_heading(mark[2]), []))
             else:
-                lines.append(line)
-        yield Section(heading, "\n".join(lines))
+                found[-1][2].append(line)
+        for number, (level, heading, lines) in enumerate(found):
+            text = "\n".join(lines)
+            if heading and not text.strip():
+                below = itertools.takewhile(lambda one: one[0] > level, found[number + 1 :])  # noqa: B023  used at once
+                text = "\n".join("\n".join((f"{'#' * depth} {one}", *its)) for depth, one, its in below)
+            yield Section(heading, text)
 
 
 class Manual(NamedTuple):
@@ -151,7 +159,12 @@ class Manual(NamedTuple):
 
         parts = [(page, part) for page in self.pages for part in page.parts()]
         begins = {page.name: (f"{page.title} {page.name}", page.lead) for page in self.pages}
-        texts = ([_separate(text) for text in (*begins[page.name], *part)] for page, part in parts)
+        # The text below the headings of others is found where it is.
+        own = ("" if part.text.startswith("#") else part.text for _page, part in parts)
+        texts = (
+            [_separate(one) for one in (*begins[page.name], part.heading, text)]
+            for (page, part), text in zip(parts, own, strict=True)
+        )
         found = full_text_search(texts, _COUNTS, question) if question else ()
         ranked = sorted((score * _WEIGHTS.get(parts[number][0].folder, 1.0), number) for number, score in found)
         best: dict[str, tuple[Page, Section]] = {}

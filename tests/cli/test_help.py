@@ -293,12 +293,33 @@ PROBLEMS = {
 
 @pytest.mark.parametrize(("page", "phrase"), [(page, one) for page, phrases in PROBLEMS.items() for one in phrases])
 def test_a_problem_has_its_page_first(capsys, page, phrase) -> None:
-    """Whichever of its sections is shown."""
+    """Whichever of its sections is shown, it has text."""
     with pytest.raises(SystemExit) as raised:
         main(["help", *phrase.split()])
 
     assert raised.value.code == 0
-    assert capsys.readouterr().out.partition("This is in `arcacct help ")[2].startswith(f"{page.rpartition('/')[2]}`.")
+    shown, _words, place = capsys.readouterr().out.partition("This is in `arcacct help ")
+    assert place.startswith(f"{page.rpartition('/')[2]}`.")
+    assert len(shown.rstrip().split("\n\n", 1)) == 2
+
+
+@pytest.mark.parametrize("page", MANUAL.pages, ids=lambda page: page.name)
+def test_every_heading_has_text(page) -> None:
+    """A heading that only groups others is shown with them, down to the next of its level."""
+    assert [section.heading for section in page.sections() if section.heading and not section.text.strip()] == []
+
+
+def test_a_heading_of_others_is_shown_with_them(ask) -> None:
+    """The search finds their text below its own heading."""
+    text = "# Care\n\nTea.\n\n## Upkeep\n\n### Check\n\nCheck the kettle.\n\n### Tidy\n\nTidy up.\n\n## End\n\nDone.\n"
+
+    _code, upkeep, _err = ask("upkeep", **{"howto/care": text})
+    _code, kettle, _err = ask("kettle", **{"howto/care": text})
+
+    assert "Check the kettle." in upkeep
+    assert "Tidy up." in upkeep
+    assert "Done." not in upkeep
+    assert kettle.startswith("Check\n-----\n\nCheck the kettle.\n\nThis is in")
 
 
 def test_a_beginning_of_several_names_lists_them(ask) -> None:
