@@ -307,9 +307,14 @@ class QacctInstant(Parsed):
 
 
 def in_turn(first_s: int | None, first: str, last_s: int | None, last: str) -> None:
-    """Raises UsageError where a range of time ends before it begins; ``first``, ``last`` are the options."""
-    if first_s is not None and last_s is not None and first_s > last_s:
+    """Raises UsageError where a range of time is empty; ``first``, ``last`` are the options."""
+    if first_s is None or last_s is None:
+        return
+    if first_s > last_s:
         raise UsageError(f"{first} is later than {last}: the range is empty")
+    # -b and -e keep arcctl's meaning, which answers with 0 jobs.
+    if first_s == last_s and (first, last) == ("--from", "--to"):
+        raise UsageError("--from and --to are the same: the range is empty; --to is the first second after it")
 
 
 def zone_of(name: str | None) -> ZoneInfo | None:

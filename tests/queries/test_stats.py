@@ -393,6 +393,7 @@ def test_a_period_has_the_jobs_that_ended_in_it(ours, options, bounds) -> None:
     ("options", "words"),
     [
         (("--from", "2026-11", "--to", "2026-10"), "--from is later than --to"),
+        (("--from", "2026-11", "--to", "2026-11"), "--from and --to are the same"),
         (("-b", "2026-11", "-e", "2026-10"), "-b is later than -e"),
         (("--gridengine", "-b", "2026-11", "-e", "2026-10"), "-b is later than -e"),
         (("--month", "2026-11", "--year", "2026"), "--month is a complete period: do not combine it with --year"),
