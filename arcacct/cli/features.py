@@ -41,6 +41,8 @@ _FORCE = click.option("--force", is_flag=True, help="Also write keys that look w
 
 
 _KEYS = {"machine": [key.name for key in MACHINE_KEYS], "job": [key.name for key in JOB_KEYS]}
+_LIMITS = ("jobstart_secs:", "wall_limit_secs:", "shutdowntime:", "shutdowntime_job:")
+"""The keys that limit the time of a job, as warnings about them begin."""
 _FOR = {"benchmark": ("machine",), **dict.fromkeys(("environment", "record", "machine", "owner"), ("job",))}
 """By option of `features write`: the kind of features that it is for."""
 
@@ -139,6 +141,9 @@ def write(
     written, and the exit code is 64.
     """
     need_kind(ctx, kind, _FOR)
+    names = [*former, *(key for key, _value in pairs)]
+    if twice := [key for key in names if names.count(key) > 1]:
+        raise UsageError(f"{twice[0]} is given twice; give each key once")
     chosen = former | dict(pairs)
     if others := [key for key in chosen if key in KEYS and key not in _KEYS[kind]]:
         raise UsageError(f"{others[0]}: not a key of a {kind}; its keys are {', '.join(_KEYS[kind])}")
@@ -248,7 +253,9 @@ def show(ctx: click.Context, where: dict[str, str | None], form: str) -> int:
         _say_values(one.values | one.extra)
         print_error(*(f"{kind}: {key} is missing" for key in missing(one, kind)))
         print_error(*(f"{kind}: {warning}" for warning in one.warnings))
-    print_line(f"remaining_secs {'unlimited' if left is None else left}")
+    # A limit that is there and cannot be read is not the same as none.
+    unread = any(warning.startswith(_LIMITS) for one in found.values() for warning in one.warnings)
+    print_line(f"remaining_secs {left if left is not None else 'unknown' if unread else 'unlimited'}")
     return code
 
 

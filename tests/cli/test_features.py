@@ -58,13 +58,14 @@ def test_a_machine_and_a_job(tmp_path):
         (("machine", "allocated_cpu=2"), "allocated_cpu: not a key of a machine; its keys are total_cpu, hs06,"),
         (("job", "total_cpu=2"), "total_cpu: not a key of a job; its keys are allocated_cpu, hs06_job,"),
         (("machine", "total_cpu"), "'total_cpu' is not KEY=VALUE; write like allocated_cpu=4"),
+        (("machine", "grace_secs=1", "grace_secs=2"), "grace_secs is given twice; give each key once"),
         (("machine", "total_cpu=0"), "total_cpu='0': not a whole number from 1 on"),
         (("machine", "--owner", "root"), "--owner is not for machine; it is for job"),
         (("job", "--benchmark", "HEPSPEC:3"), "--benchmark is not for job; it is for machine"),
     ],
 )
 def test_what_cannot_be_a_feature_is_not_written(tmp_path, words, complaint):
-    """A key or option of the other kind, a word without a value."""
+    """A key or option of the other kind, a word without a value, a key with two values."""
     kind, *more = words
     done = arcacct("features", "write", kind, str(tmp_path / "place"), *more)
     assert (done.returncode, done.stdout) == (64, "")
@@ -113,11 +114,22 @@ def test_a_shutdown(tmp_path):
     arcacct("features", "write", "machine", machine, "grace_secs=600")
     refused = arcacct("features", "shutdown", machine, "2020-01-01")
     assert refused.returncode == 64
-    assert "the soonest is" in refused.stderr
+    assert "2020-01-01T00:00:00Z is sooner than grace_secs=600 promises; the soonest is 20" in refused.stderr
     assert arcacct("features", "shutdown", machine, "2100-01-01").returncode == 0
     assert (pathlib.Path(machine) / "shutdowntime").read_text() == "4102444800\n"
     assert arcacct("features", "shutdown", "--cancel", machine).returncode == 0
     assert not (pathlib.Path(machine) / "shutdowntime").exists()
+
+
+def test_a_limit_that_cannot_be_read_is_no_missing_limit(tmp_path):
+    """A job whose end is announced, but not readable, does not have all the time of the world."""
+    (tmp_path / "total_cpu").write_text("4\n")
+    (tmp_path / "shutdowntime").write_text("tomorrow\n")
+
+    done = arcacct("features", "show", "--machine", str(tmp_path))
+
+    assert done.returncode == 65
+    assert done.stdout.endswith("remaining_secs unknown\n")
 
 
 def test_a_bad_directory_fails_the_check(tmp_path):

@@ -282,7 +282,8 @@ def set_shutdown(directory: str, at: int, *, job: bool = False, now: int | None 
         raise InputError(f"{directory}/grace_secs{suffix} is not there: write it before jobs start, then announce")
     soonest = (now if now is not None else int(time.time())) + grace
     if at < soonest and not force:
-        raise UsageError(f"{at} is sooner than grace_secs{suffix}={grace} promises; the soonest is {soonest}")
+        told, first = (time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(one)) for one in (at, soonest))
+        raise UsageError(f"{told} is sooner than grace_secs{suffix}={grace} promises; the soonest is {first}")
     write(directory, {f"shutdowntime{suffix}": str(at)})
 
 
