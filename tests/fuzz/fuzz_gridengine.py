@@ -205,7 +205,7 @@ def _small() -> Iterator[None]:
 
 def _check(con: sqlite3.Connection, lines: list[bytes]) -> None:
     jobs = con.execute(
-        "SELECT local_job_id, ifnull(wall_s, 0), cpu_s, core_count FROM v1_jobs WHERE length(local_job_id) = 6"
+        "SELECT local_job_id, ifnull(wall_s, 0), cpu_s, core_count FROM JobValues WHERE length(local_job_id) = 6"
         f" AND local_job_id BETWEEN '{_GOOD}' AND '{_GOOD + 29}' ORDER BY 1"
     ).fetchall()
     there = [(str(_GOOD + number), number + 1, 4, 3) for number in range(8) if _good(number) in lines]
@@ -300,10 +300,10 @@ def _faults(con: sqlite3.Connection) -> Iterator[None]:
     con.execute("DROP TRIGGER fault")
 
 
-def _faulty_record(line: bytes, unusable: set[str] | None = None) -> Record | None:
+def _faulty_record(line: bytes, *told: Any) -> Record | None:
     if line.rstrip(b"\n") == _FAULTS[1]:
         raise KeyError("a fault of ours")
-    return record(line, unusable)
+    return record(line, *told)
 
 
 def _packed(files: dict[str, bytes], path: pathlib.Path, work: pathlib.Path) -> None:

@@ -118,7 +118,7 @@ def _unchanged(con: sqlite3.Connection, before: dict[str, list[Any]]) -> None:
 
 def _check_good(con: sqlite3.Connection, count: int) -> None:
     """What is there has its own figures, what is not is kept."""
-    query = "SELECT wall_s, core_count, submit_time FROM v1_jobs WHERE local_job_id = ?"
+    query = "SELECT wall_s, core_count, submit_time FROM JobValues WHERE local_job_id = ?"
     kept = b"\n".join(bytes(content) for (content,) in con.execute("SELECT Content FROM ImportQuarantine"))
     for number in range(count):
         found = con.execute(query, (f"{_GOOD + number}.0",)).fetchall()
