@@ -164,7 +164,7 @@ def test_a_corrupt_database_is_refused(tmp_path: pathlib.Path, content: bytes) -
     path.write_bytes(content)
 
     for refused in (lambda: ensure(str(path), ACCOUNTING), lambda: open_database(str(path), ACCOUNTING_SCHEMA)):
-        with pytest.raises(StoreError, match=r"x\.db: .*backup"):
+        with pytest.raises(StoreError, match=r"x\.db: .*`arcacct db check` shows what, and what to do"):
             refused()
     assert path.read_bytes() == content
 
