@@ -128,7 +128,7 @@ def _compared(name: str, pairs: Iterable[tuple[_Record | None, list[Figures]]]) 
 def _records(con: Connection, lrms: BatchSystem, start: int, end: int) -> dict[str, list[_Record]]:
     """The records of a batch system's jobs by its number."""
     found: dict[str, list[_Record]] = {}
-    exact = reader.core_seconds(con)
+    exact = reader.core_seconds(con, start, end)
     for aar in (aar for page in reader.ended_between(con, start, end) for aar in page):
         if not aar.local_job_id or (aar.lrms is not None and aar.lrms.lower() not in lrms.lrms_names):
             continue

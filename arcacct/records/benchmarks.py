@@ -83,7 +83,8 @@ def benchmark_changes(con: Connection, options: Ratings) -> Iterator[list[Benchm
         f" WHERE (EndTime, AAR.RecordID) > (?, ?) AND EndTime < ? ORDER BY EndTime, AAR.RecordID LIMIT {_PAGE}"
     )
     # Unfinished jobs have the end 0.
-    position, exact = (max(options.from_s - 1, 0), LARGEST_EXACT), core_seconds(con)
+    position = (max(options.from_s - 1, 0), LARGEST_EXACT)
+    exact = core_seconds(con, options.from_s, options.before_s)
     while rows := con.execute(query, (*position, options.before_s)).fetchall():
         position = (rows[-1][1], rows[-1][0])
         found = []

@@ -584,15 +584,20 @@ def latest_end(con: Connection) -> int | None:
     return int(row[0]) if row and row[0] else None
 
 
-def core_seconds(con: Connection) -> dict[int, int]:
-    """Return, by RecordID, the core seconds of jobs whose runs had different cores, unless an operator decided."""
-    return dict(
-        con.execute(
-            "SELECT RecordID, CAST(InfoValue AS INTEGER) FROM JobExtraInfo AS Extra WHERE InfoKey = 'coreseconds'"
-            " AND NOT EXISTS (SELECT 1 FROM RecordHolds AS Hold WHERE Hold.RecordID = Extra.RecordID"
-            " AND coalesce(Hold.CPUCount, Hold.UsedWalltime) IS NOT NULL)"
-        ).fetchall()
+def core_seconds(con: Connection, start_s: int, before_s: int) -> dict[int, int]:
+    """
+    Return, by RecordID, the core seconds of jobs whose runs had different cores, unless an operator decided.
+
+    Of the jobs that ended at or after ``start_s`` and before ``before_s``, UTC seconds.
+    """
+    # The order of the tables is that of a CROSS JOIN: the ends are read first.
+    query = (
+        "SELECT AAR.RecordID, CAST(InfoValue AS INTEGER) FROM AAR CROSS JOIN JobExtraInfo AS Extra"
+        " ON Extra.RecordID = AAR.RecordID AND +InfoKey = 'coreseconds' WHERE EndTime >= ? AND EndTime < ?"
+        " AND NOT EXISTS (SELECT 1 FROM RecordHolds AS Hold WHERE Hold.RecordID = AAR.RecordID"
+        " AND coalesce(Hold.CPUCount, Hold.UsedWalltime) IS NOT NULL)"
     )
+    return dict(con.execute(query, (start_s, before_s)).fetchall())
 
 
 def endpoint_urls(con: Connection) -> list[str]:
