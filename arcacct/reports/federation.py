@@ -77,6 +77,11 @@ def federation_report(
     every = concerned(every, of_years, FleetSelection())
     made, read = answered("duckdb", every, tables, tables_of(of_years, measured=False))
     found = concerned(read, of_month, FleetSelection())
+    if found.problems:
+        # Readers of the page do not see what the command printed.
+        problems = f"{count_of(len(found.problems), 'problem')} with the exported files"
+        note = f"The figures may not be whole: {problems}; `arcacct fleet verify` names each."
+        made = (made[0]._replace(notes=(*made[0].notes, note)), *made[1:])
     sites = {one.partition.site for one in found.partitions}
     title = f"{count_of(len(sites), 'site')} with {count_of(len(found.partitions), 'CE')}"
     report = Report(title, month, written_s, (*made, _completeness(found)), first_end_s=recorded.first_end_s)

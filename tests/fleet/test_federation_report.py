@@ -135,12 +135,20 @@ def test_it_tells_what_it_does_not_have(federation, tmp_path, capsys) -> None:
     dataset = shutil.copytree(federation.root, tmp_path / "dataset")
     next((dataset / "jobs" / "v1").glob("site=South/year=2026/month=08/*/*")).write_bytes(b"no parquet")
 
-    done = said(capsys, "report", "--fleet", dataset, "--month", "2026-08")
+    whole = said(capsys, "report", "--fleet", federation.root, "--month", "2026-08")
 
-    assert done.returncode == 65
+    done = said(capsys, "report", "--fleet", dataset, "--month", "2026-08")
+    page = said(capsys, "report", "--fleet", dataset, "--month", "2026-08", "--html", tmp_path / "page.html")
+
+    assert (done.returncode, page.returncode) == (65, 65)
     assert "it is cut off or changed" in done.stderr
     assert "ce2.example.org" in done.stdout
     assert "ce.example.com" not in done.stdout
+    # Who gets the page sees no exit code.
+    note = "The figures may not be whole: 1 problem with the exported files"
+    assert note in done.stdout
+    assert note in (tmp_path / "page.html").read_text()
+    assert "may not be whole" not in whole.stdout
 
 
 def test_pseudonyms_are_made_with_the_key_of_a_ce(federation, tmp_path, capsys) -> None:
