@@ -136,18 +136,20 @@ def sqlite_views(site: str, ce: str) -> str:
     """A script that makes the tables of the dataset as temporary views of an accounting database, of one CE."""
     of_job = (
         f"'{site}' AS site, '{ce}' AS ce, CAST(strftime('%Y', AAR.EndTime, 'unixepoch') AS INTEGER) AS year,"
-        " strftime('%m', AAR.EndTime, 'unixepoch') AS month, AAR.RecordID AS record_id, "
+        " strftime('%m', AAR.EndTime, 'unixepoch') AS month, "
     )
+    number = "AAR.RecordID AS record_id, "
+    # The values as told: `v1_jobs` shows no usage of a job that does not count.
     views = {
-        "jobs": "v1_jobs",
-        "events": "v1_job_events",
-        "transfers": "v1_transfers",
-        "attributes": "v1_job_attributes",
+        "jobs": ("", "JobValues"),
+        "events": (number, "v1_job_events"),
+        "transfers": (number, "v1_transfers"),
+        "attributes": (number, "v1_job_attributes"),
     }
     return "".join(
-        f"CREATE TEMP VIEW {name} AS SELECT {of_job}{view}.* FROM {view} JOIN AAR ON AAR.JobID = {view}.job_id"
+        f"CREATE TEMP VIEW {name} AS SELECT {of_job}{own}{view}.* FROM {view} JOIN AAR ON AAR.JobID = {view}.job_id"
         " WHERE AAR.EndTime > 0 AND AAR.RecordID NOT IN (SELECT RecordID FROM RecordHolds WHERE IsHeld);\n"
-        for name, view in views.items()
+        for name, (own, view) in views.items()
     )
 
 
