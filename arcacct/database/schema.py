@@ -149,7 +149,7 @@ def ensure(path: str, kind: DatabaseKind, *, read_group: str | None = None, may_
                     now = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
                     backup(con, f"{path}.before-schema-{kind.schema}.{now}")
                 return _take_forward(con, path, kind, found)
-    except DatabaseError as error:
+    except (DatabaseError, UnicodeDecodeError) as error:
         raise translated(error, path) from error
 
 
