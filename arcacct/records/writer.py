@@ -457,6 +457,9 @@ def remove(con: Connection, record_ids: Sequence[int]) -> None:
 
     A logged record leaves a tombstone, by which publishing revokes it at the receivers.
     """
+    if not record_ids:
+        # Imports ask for each job, and a statement for each table would cost more than the job.
+        return
     for table in (*(table for table in OF_RECORD if table not in OF_HOLDS), "AAR"):
         con.executemany(f"DELETE FROM {table} WHERE RecordID = ?", [(record_id,) for record_id in record_ids])
 
