@@ -32,7 +32,7 @@ from arcacct.sources.features.check import RULES
 from arcacct.sources.features.check import check as check_all
 from arcacct.sources.features.collect import collect
 from arcacct.sources.features.http import Web
-from arcacct.sources.features.reader import JOB_KEYS, KEYS, MACHINE_KEYS, missing, problem, read, remaining_s
+from arcacct.sources.features.reader import JOB_KEYS, KEYS, LIMITS, MACHINE_KEYS, missing, problem, read, remaining_s
 from arcacct.sources.features.reader import remove as remove_directory
 from arcacct.sources.features.values import NAMES, default_file, from_here, job_values_of_environment, locations, valid
 from arcacct.wording import count_of
@@ -41,8 +41,6 @@ _FORCE = click.option("--force", is_flag=True, help="Also write keys that look w
 
 
 _KEYS = {"machine": [key.name for key in MACHINE_KEYS], "job": [key.name for key in JOB_KEYS]}
-_LIMITS = ("jobstart_secs:", "wall_limit_secs:", "shutdowntime:", "shutdowntime_job:")
-"""The keys that limit the time of a job, as warnings about them begin."""
 _FOR = {"benchmark": ("machine",), **dict.fromkeys(("environment", "record", "machine", "owner"), ("job",))}
 """By option of `features write`: the kind of features that it is for."""
 
@@ -254,7 +252,7 @@ def show(ctx: click.Context, where: dict[str, str | None], form: str) -> int:
         print_error(*(f"{kind}: {key} is missing" for key in missing(one, kind)))
         print_error(*(f"{kind}: {warning}" for warning in one.warnings))
     # A limit that is there and cannot be read is not the same as none.
-    unread = any(warning.startswith(_LIMITS) for one in found.values() for warning in one.warnings)
+    unread = any(one.doubts(key) for one in found.values() for key in LIMITS)
     print_line(f"remaining_secs {left if left is not None else 'unknown' if unread else 'unlimited'}")
     return code
 

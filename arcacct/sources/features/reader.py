@@ -217,6 +217,10 @@ class Features(NamedTuple):
         value = self.values.get(key)
         return int(value) if value is not None and value.isdigit() else None
 
+    def doubts(self, key: str) -> bool:
+        """Whether there is a warning about this key: each begins with its key."""
+        return any(warning.startswith(f"{key}: ") for warning in self.warnings)
+
     def for_accounting(self) -> dict[str, str]:
         """Return the unknown keys under their names in a record."""
         return {f"mjf_{key}": value for key, value in self.extra.items()}
@@ -337,6 +341,10 @@ def missing(features: Features, kind: str) -> list[str]:
     """
     keys = MACHINE_KEYS if kind == "machine" else JOB_KEYS
     return [key.name for key in keys if not key.dynamic and key.name not in features.values]
+
+
+LIMITS = ("jobstart_secs", "wall_limit_secs", "shutdowntime_job", "shutdowntime")
+"""The keys that `remaining_s` needs."""
 
 
 def remaining_s(machine: Features | None, job: Features | None, now: int | None = None) -> int | None:
