@@ -213,7 +213,7 @@ class Manifest(NamedTuple):
     seen: Mapping[str, int]
     """What `export` saw of the month, to notice what the log does not tell; nothing for readers."""
     has_digest: bool = True
-    """Of its own. Those of older versions have none: of these only what their files and paths prove may be used."""
+    """Whether it has a digest of itself. Without one (older versions) only files and paths prove what it says."""
 
     def to_json(self) -> bytes:
         """The file."""

@@ -86,7 +86,7 @@ class Dataset:
     """What can be asked, and what is wrong with the rest."""
 
     candidates: tuple[Exported, ...]
-    """All that nothing wrong is known of yet; of one CE and month there may be several."""
+    """The partitions without a known problem; a CE and month may have several."""
     wrong: tuple[str, ...] = ()
     """What is wrong with the others."""
     is_asked: Callable[[Exported], bool] = lambda _one: True
@@ -113,7 +113,7 @@ class Dataset:
         """
         The same where these manifests cannot be used: by path, with the reason of each.
 
-        What one of them was read instead of is read again: a bad one decides about nothing.
+        A partition that one of them had replaced is read again: a bad one decides about nothing.
         """
         kept = tuple(one for one in self.candidates if one.path not in bad)
         return replace(self, candidates=kept, wrong=(*self.wrong, *bad.values()))

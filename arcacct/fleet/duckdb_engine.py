@@ -267,7 +267,7 @@ def query_dataset(
     InputError when it takes more than ``limits``.
     """
     _require_reading(sql)
-    # What names none asks which there are.
+    # A statement that names no table asks which tables there are.
     tables = [table for table in TABLES if table in sql.lower()] or TABLES
 
     def ask(some: Dataset) -> _Answer:

@@ -77,7 +77,7 @@ def summed(plugin: TargetPlugin, family: MonthlySummaries, cells: Iterable[Usage
     for (month, note), jobs in sorted(repaired.items())[:_SHOWN]:
         summary.note(f"{month_name(month)}: {count_of(jobs, 'job')}: {note}")
     if len(repaired) > _SHOWN:
-        summary.note(f"and {len(repaired) - _SHOWN} more repairs of this kind; `arcacct job` tells those of a job")
+        summary.note(f"and {len(repaired) - _SHOWN} more repairs of this kind; `arcacct job` shows those of a job")
     for note in family.notes(sound):
         summary.note(note)
     return Summed(family.sums(sound), refused)

@@ -144,7 +144,7 @@ def _days(report: Report, names: Sequence[str]) -> str:
 
 
 def _columns(name: str, title: str, stacks: Sequence[_Stack], legend: Sequence[str] = ()) -> str:
-    """A column for each stack, with what it says for people who point at it or do not see it."""
+    """A column for each stack, with a text for people who point at it or do not see it."""
     sums = {one.name: None if one.parts is None else sum(one.parts) for one in stacks}
     top = max(amount or 0.0 for amount in sums.values())
     said = {at: "unknown" if amount is None else f"{amount:,.6g}" for at, amount in sums.items()}

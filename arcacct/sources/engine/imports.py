@@ -218,7 +218,7 @@ class _Slice(Generic[RunT]):
         """Return the time that the log of a place reached: the newest end of a run, UTC seconds."""
         if place not in self.newest:
             self.newest[place] = self.type.table.newest_end(self.con, place)
-        ends = [int(_end_of(one.run)) for one in self.now.values() if one.run[0] == place]
+        ends = (int(_end_of(one.run)) for one in self.now.values() if self.type.table.place_of(one.run) == place)
         return max([self.newest[place], *ends])
 
     def _complete(self, record_id: int, job: Job, members: Sequence[KeptRun[RunT]]) -> None:
@@ -577,7 +577,7 @@ class RunsImport(ImportRun, Generic[RunT]):
                         self._uncount(job)
 
     def _uncount(self, job: JobNumber) -> None:
-        """Count a job once, by what is known of it last."""
+        """Count a job once, by its last report."""
         if told := self._left.pop(job, None):
             self.report.jobs -= 1
             self.report.unused -= Counter((told.why,))

@@ -236,10 +236,10 @@ def _where(question: Question) -> tuple[str, list[object]]:
     when = "EndTimeUs" if question.on_end else "StartTimeUs"
     if question.from_s is not None:
         conditions.append(f"{when} >= ?")
-        values.append(question.from_s * 1_000_000)
+        values.append(question.from_s * _US)
     if question.until_s is not None:
         conditions.append(f"{when} < ?")
-        values.append((question.until_s + 1) * 1_000_000)
+        values.append((question.until_s + 1) * _US)
     if question.masters:
         conditions.append("PeTaskID IS NULL")
     for name, pattern in question.wanted:
@@ -326,7 +326,7 @@ def block(row: tuple[Any, ...]) -> Iterator[str]:
     yield _BLOCK
     for name, value in zip(ALL_COLUMNS, row, strict=True):
         if name in _TIMES:
-            when = datetime.fromtimestamp(value / 1_000_000, UTC) if value else None
+            when = datetime.fromtimestamp(value / _US, UTC) if value else None
             yield f"{_TIMES[name]:<22}{'-/-' if when is None else when.isoformat(sep=' ')}"
         elif value is not None:
             yield f"{name:<22}{failed_text(value) if name == 'failed' else value}"
