@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import re
-import socket
 import stat
 import time
 from collections.abc import Awaitable, Callable, Iterator
@@ -28,7 +27,7 @@ _NAMES = "users_of_a_vo"
 _MONTHS = 12
 _MOST_VOS = 8
 _LARGEST_BYTES = 2**24
-_HOST = socket.getfqdn()
+_HOST = os.uname().nodename
 _REPORT = re.compile(r"(\d{4}-\d{2})\.html")
 _BY_MONTH = """
 SELECT month, vo, sum(jobs) AS jobs, sum(core_s) / 3600.0 AS core_h, sum(cpu_s) / 3600.0 AS cpu_h,
