@@ -18,7 +18,8 @@ from arcacct.config.paths import AREX_DATABASES, Places
 from arcacct.database import access
 from arcacct.database.connection import ACCOUNTING_SCHEMA, Connection, open_for_reading, open_lock
 from arcacct.database.schema import AREX_FIRST, PLAUSIBLE_S, note, noted
-from arcacct.errors import InputError, StoreBusy, StoreError
+from arcacct.errors import InputError, StoreBusy, StoreError, use_as
+from arcacct.files.directories import unseen
 from arcacct.records import row_mapping, usage
 from arcacct.records.import_quarantine import (
     LONGEST_BYTES,
@@ -112,6 +113,9 @@ def arex_databases(controldir: str) -> list[str]:
     paths = [os.path.join(controldir, "accounting", name) for name in AREX_DATABASES]
     found = [path for path in paths if os.path.exists(path)]
     if not found:
+        hidden = unseen(paths[0])
+        if hidden:
+            raise InputError(f"{paths[0]}: {hidden}; {use_as(paths[0])}")
         raise InputError(f"{paths[0]}: A-REX has no database there; give its path")
     return found
 

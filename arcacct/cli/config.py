@@ -18,6 +18,7 @@ from arcacct.config.paths import places
 from arcacct.config.review import callouts
 from arcacct.database.location import misplaced
 from arcacct.errors import ConfigError
+from arcacct.files.directories import unseen
 from arcacct.targets import kinds
 from arcacct.wording import count_of, sanitise_line
 
@@ -174,7 +175,7 @@ def _astray(conf: Conf, database: str | None) -> Iterator[str]:
         "[arcacct])"
     )
     if not what and callouts(conf) and not os.path.isdir(here.controldir):
-        what = "no such control directory, but [arex] has callouts of A-REX"
+        what = f"{unseen(here.controldir) or 'no such control directory'}, but [arex] has callouts of A-REX"
         todo = "start A-REX once, or set its control directory"
     if what:
         yield f"{here.controldir} (from {here.controldir_from}): {what}; {todo}"

@@ -28,7 +28,8 @@ from arcacct.config.parser import Block, Conf, Option
 from arcacct.config.paths import HOOK, places
 from arcacct.config.review import Callout, Release, all_callouts, release, wrong_callouts
 from arcacct.config.settings import examine, thresholds
-from arcacct.errors import ConfigError
+from arcacct.errors import ConfigError, use_as
+from arcacct.files.directories import unseen
 from arcacct.secrecy import without_login
 
 LAUNCHERS = ("/usr/libexec/arcacct-hook", "/usr/local/libexec/arcacct-hook")
@@ -56,27 +57,30 @@ def check(conf: Conf, kinds: Kinds, *, now: int | None = None) -> list[Problem]:
     return in_order(problems, conf.files)
 
 
-def launcher_problem(program: str) -> str:
-    """Why A-REX cannot start the program of a callout, and after a semicolon what to do; empty: it can."""
+def launcher_problem(program: str) -> Finding | None:
+    """Why A-REX cannot start the program of a callout; a warning where this user cannot see it. ``None``: it can."""
     fails = "A-REX fails each job whose callout cannot be started"
     what = "the launcher" if HOOK in program else "the program of a callout"
     if not program.startswith("/"):
-        return f"{program}: {what} has no absolute path; write the path from /"
+        return Finding(ERROR, f"{program}: {what} has no absolute path; write the path from /")
     try:
         mode = os.stat(program).st_mode
+    except PermissionError:
+        text = f"{program}: {what} {unseen(program)}: it is unknown whether A-REX can start it"
+        return Finding(WARNING, f"{text}; {use_as(program, 'root')}")
     except OSError as error:
-        reason = (error.strerror or "").lower()
+        reason = unseen(program) or f"does not exist ({(error.strerror or '').lower()})"
         others = (os.path.join(os.path.dirname(program), os.path.basename(LAUNCHERS[0])), *LAUNCHERS)
         other = next((one for one in others if one != program and os.path.isfile(one)), None)
         todo = f"{other} exists: did you mean it?" if other else "put etc/arcacct-hook there with mv, or fix the path"
         if HOOK not in program:
             todo = "install it, or fix the path"
-        return f"{program}: {what} does not exist ({reason}): {fails}; {todo}"
+        return Finding(ERROR, f"{program}: {what} {reason}: {fails}; {todo}")
     if not stat.S_ISREG(mode):
-        return f"{program}: {what} is no regular file: {fails}; replace it"
+        return Finding(ERROR, f"{program}: {what} is no regular file: {fails}; replace it")
     if not mode & 0o111:
-        return f"{program}: {what} is not an executable program: {fails}; chmod 755 {program}"
-    return ""
+        return Finding(ERROR, f"{program}: {what} is not an executable program: {fails}; chmod 755 {program}")
+    return None
 
 
 def check_text(conf: Conf, kinds: Kinds, arex: Release) -> list[Problem]:
@@ -99,8 +103,8 @@ def _no_programs(conf: Conf) -> Iterator[Problem]:
     for one in all_callouts(conf):
         programs.setdefault(one.program, one)
     for program, one in programs.items():
-        if program and (text := launcher_problem(program)):
-            yield Problem(ERROR, one.line.file, one.line.line, "arex", "statecallout", text)
+        if program and (found := launcher_problem(program)):
+            yield Problem(found.severity, one.line.file, one.line.line, "arex", "statecallout", found.text)
 
 
 def _no_benchmark(conf: Conf) -> Iterator[Problem]:

@@ -15,7 +15,7 @@ from arcacct.database.connection import translated, uri, version
 from arcacct.database.durable import refuse_foreign
 from arcacct.database.schema import incarnation, incarnation_history, noted, sync
 from arcacct.errors import ConfigError, SchemaError, StoreError
-from arcacct.files.directories import private_directory
+from arcacct.files.directories import private_directory, unseen
 from arcacct.files.safe_open import private
 
 _DIGITS = 19
@@ -261,7 +261,7 @@ def misplaced(here: Places) -> str:
     if not usual or has_database(here.database) or any(os.path.exists(f"{here.controldir}/{name}") for name in made):
         return ""
     if not os.path.isdir(here.controldir):
-        return "no such control directory"
+        return unseen(here.controldir) or "no such control directory"
     folders = f"{', '.join(STATUS_FOLDERS[:-1])} or {STATUS_FOLDERS[-1]}"
     return f"not a control directory of A-REX (it has no folder {folders})"
 

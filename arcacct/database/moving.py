@@ -39,7 +39,7 @@ from arcacct.database.upkeep import (
     wait_until_unused,
 )
 from arcacct.errors import ConfigError, StoreBusy, StoreError, UsageError
-from arcacct.files.directories import private_directory
+from arcacct.files.directories import private_directory, unseen
 from arcacct.files.safe_open import TEMPORARY, Directory
 
 # Moving both databases to another directory: the same life in another place.
@@ -88,10 +88,9 @@ def check(here: Places, directory: str) -> str:
 
 def _refuse_directory(here: Places, directory: str) -> None:
     if not os.path.exists(directory):
-        if not os.path.isdir(os.path.dirname(directory)):
-            raise UsageError(
-                f"{os.path.dirname(directory)}: no such directory; create it first, accessible to all its users"
-            )
+        if not os.path.isdir(parent := os.path.dirname(directory)):
+            what = unseen(parent) or "no such directory"
+            raise UsageError(f"{parent}: {what}; create it first, accessible to all its users")
         return
     if not os.path.isdir(directory):
         raise UsageError(f"{directory}: not a directory; give one only for the databases")

@@ -47,7 +47,7 @@ from arcacct.database.schema import (
     sync,
 )
 from arcacct.errors import InputError, SchemaError, StoreBusy, StoreError
-from arcacct.files.directories import private_directory
+from arcacct.files.directories import private_directory, unseen
 from arcacct.files.safe_open import TEMPORARY, Directory, open_directory
 
 # Care of the databases: backup while others write, restore, and making them small and fast again.
@@ -237,7 +237,7 @@ def _make_inheriting(here: Places, known: Iterable[str]) -> list[int]:
 
 def _kind_of(source: str, here: Places) -> DatabaseKind:
     if not os.path.isfile(source):
-        found = "a directory" if os.path.isdir(source) else "no such file"
+        found = "a directory" if os.path.isdir(source) else unseen(source) or "no such file"
         raise InputError(f"{source}: {found}; give a backup that `arcacct db backup` made: accounting-TIME.db")
     live = (here.database, here.publishing_database)
     if any(os.path.exists(one) and os.path.samefile(source, one) for one in live):

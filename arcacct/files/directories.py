@@ -1,4 +1,4 @@
-"""Directories of our own: those that only their owner may read, and ``schema/`` and ``etc/`` of the package."""
+"""Directories: those that this user may not look into, our own private ones, and those of the package."""
 
 import os
 
@@ -9,6 +9,17 @@ def resource(folder: str, *names: str) -> str:
     """The path of a file below ``schema`` or ``etc``, in an installed package or in a checkout."""
     inside = os.path.join(_PACKAGE, folder)
     return os.path.join(inside if os.path.isdir(inside) else os.path.join(os.path.dirname(_PACKAGE), folder), *names)
+
+
+def unseen(path: str) -> str:
+    """Why it is unknown what a path is, in the system's words; empty: it is seen, or certainly does not exist."""
+    try:
+        os.stat(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return ""
+    except OSError as error:
+        return f"cannot be looked at ({(error.strerror or str(error)).lower()})"
+    return ""
 
 
 def private_directory(path: str) -> None:

@@ -28,7 +28,8 @@ from arcacct.config.settings import examine
 from arcacct.config.values import Thresholds
 from arcacct.database import access, schema
 from arcacct.database.location import has_database, misplaced
-from arcacct.errors import ArcacctError, ConfigError, CredentialError, StoreError
+from arcacct.errors import ArcacctError, ConfigError, CredentialError, StoreError, use_as
+from arcacct.files.directories import unseen
 from arcacct.files.safe_open import read_regular
 from arcacct.queries.health import (
     CRITICAL,
@@ -363,6 +364,10 @@ def control_directory(site: Site) -> Iterator[Check]:
         yield Check(
             "control directory", OK, f"none ({here.controldir} is not there), since database= is set: no A-REX here"
         )
+        return
+    if hidden := unseen(os.path.join(here.controldir, STATUS_FOLDERS[0])):
+        detail = f"{here.controldir} (from {here.controldir_from}) {hidden}"
+        yield Check("control directory", UNKNOWN, detail, use_as(here.controldir), CONF)
         return
     lacking = [name for name in STATUS_FOLDERS if not os.path.isdir(os.path.join(here.controldir, name))]
     wrong = misplaced(here)

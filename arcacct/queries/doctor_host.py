@@ -17,6 +17,8 @@ import psutil
 from arcacct.arex.resident import UNIT
 from arcacct.arex.spool_replay import launcher_settings
 from arcacct.config.check import LAUNCHERS, launcher_problem
+from arcacct.config.options import ERROR
+from arcacct.files.directories import unseen
 from arcacct.queries.doctor_checks import CONF, STORE, Site
 from arcacct.queries.health import CRITICAL, OK, UNKNOWN, WARNING, Check, advised, there, user_name
 from arcacct.queries.ownership import is_changeable, user_of_arex
@@ -92,7 +94,8 @@ def place(site: Site) -> Iterator[Check]:
         detail = f"{here.directory} is on a memory disk ({mount.kind} at {mount.point}), and lost at the next boot"
         yield Check("place", CRITICAL, detail, "`arcacct db move DIR` to a disk", STORE)
     elif folder != here.directory:
-        detail = f"{here.directory} does not exist; {folder} is on {mount.kind} at {mount.point}"
+        what = unseen(here.directory) or "does not exist"
+        detail = f"{here.directory} {what}; {folder} is on {mount.kind} at {mount.point}"
         yield Check("place", UNKNOWN, detail)
     else:
         yield Check("place", OK, f"{here.directory} is on {mount.kind} at {mount.point}")
@@ -115,7 +118,7 @@ def launcher(site: Site) -> Iterator[Check]:
     """Each program that our callouts name, or will name."""
     for program in site.launchers:
         if problem := launcher_problem(program):
-            yield advised("launcher", CRITICAL, problem, CONF)
+            yield advised("launcher", CRITICAL if problem.severity == ERROR else UNKNOWN, problem.text, CONF)
             continue
         if is_changeable(program, os.geteuid()):
             user = user_of_arex(site)

@@ -20,7 +20,7 @@ from arcacct.arex import resident, spool_replay
 from arcacct.arex.resident import Seen
 from arcacct.arex.spool_replay import Spooled
 from arcacct.config.check import launcher_problem
-from arcacct.config.credentials import certificate_findings, pair_findings
+from arcacct.config.credentials import Finding, certificate_findings, pair_findings
 from arcacct.config.options import ERROR
 from arcacct.config.paths import BY_DEFAULT, Places
 from arcacct.config.settings import Settings
@@ -31,6 +31,7 @@ from arcacct.database.durable import MaintenanceEntry
 from arcacct.database.incarnation import DatabaseMismatch
 from arcacct.database.schema import SNAPSHOT, noted
 from arcacct.errors import ArcacctError, ConfigError, CredentialError, StoreBusy
+from arcacct.files.directories import unseen
 from arcacct.files.safe_open import read_regular
 from arcacct.publishing.former_publisher import FormerPublisher, former_publisher
 from arcacct.publishing.ledger_rows import iso
@@ -84,8 +85,8 @@ class Launcher(NamedTuple):
     """The program that A-REX starts at changes of state."""
 
     path: str
-    problem: str
-    """Why A-REX cannot start it; empty when it can."""
+    problem: Finding | None
+    """Why A-REX cannot start it, or why that is unknown; ``None``: it can."""
     astray: Spooled
     """What is in spools of its own ..."""
     places: tuple[str, ...]
@@ -282,7 +283,7 @@ def is_without_arex(here: Places, *, has_callouts: bool) -> bool:
     """
     if has_callouts or here.controldir_from != BY_DEFAULT or here.database.startswith(f"{here.controldir}/"):
         return False
-    return not os.path.isdir(here.controldir)
+    return not os.path.isdir(here.controldir) and not unseen(here.controldir)
 
 
 def recent_months(now: int) -> list[tuple[int, int]]:
@@ -407,7 +408,8 @@ def certificate_check(path: str, end: int, now: int, limits: Thresholds) -> Chec
 def disk_check(disk: Disk, limits: Thresholds) -> Check:
     """Whether there is room for as long as an administrator is away: bytes, files, days."""
     mib = disk.free_bytes // 2**20
-    where = f"{disk.folder} does not exist; {disk.looked_at}" if disk.looked_at else disk.folder
+    what = unseen(disk.folder) or "does not exist"
+    where = f"{disk.folder} {what}; {disk.looked_at}" if disk.looked_at else disk.folder
     text = f"{where}: {mib / 1024:.1f} GiB free" if mib >= 1024 else f"{where}: {mib} MiB free"
     severity = under(disk.free_bytes, limits.free_bytes)
     advice = "free disk space: if database and spool are full, events are lost"

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from arcacct.arex.resident import UNIT
 from arcacct.arex.spool_replay import Spooled
+from arcacct.config.options import ERROR
 from arcacct.config.settings import Settings
 from arcacct.config.values import Thresholds
 from arcacct.database import durable
@@ -332,12 +333,16 @@ def _measured(found: Health, limits: Thresholds) -> Iterator[Check]:
 @_check(
     "howto/install.md#4-add-the-callouts",
     Metric(
-        "arcacct_launcher_ok{launcher}", "1: A-REX can start its callout", _each_launcher(lambda one: not one.problem)
+        "arcacct_launcher_ok{launcher}",
+        "1: A-REX can start its callout",
+        _each_launcher(lambda one: 1 if one.problem is None else 0 if one.problem.severity == ERROR else None),
     ),
     by_doctor=False,
 )
 def _launchers(found: Health, _limits: Thresholds) -> Iterator[Check]:
-    return (advised("launcher", CRITICAL, one.problem) for one in found.launchers if one.problem)
+    for one in found.launchers:
+        if one.problem is not None:
+            yield advised("launcher", CRITICAL if one.problem.severity == ERROR else UNKNOWN, one.problem.text)
 
 
 @_check(

@@ -18,7 +18,7 @@ from typing import NamedTuple
 from arcacct.arex.spool_replay import LauncherSettings, launcher_settings
 from arcacct.config.parser import Conf
 from arcacct.config.review import Release, wrong_callouts
-from arcacct.files.directories import resource
+from arcacct.files.directories import resource, unseen
 from arcacct.queries import doctor, doctor_host
 from arcacct.queries.doctor import HostCheck
 from arcacct.queries.doctor_checks import CONF, RESTART, Site
@@ -140,7 +140,8 @@ def _launcher(site: Site, checks: Sequence[Check]) -> Todo:
         return (), ()
     launcher, folder = site.launchers[0], os.path.dirname(site.launchers[0])
     is_meant = any(one.endswith("did you mean it?") for one in advice)
-    if is_meant or not (not os.path.exists(launcher) or any(one.startswith(doctor_host.ANEW) for one in advice)):
+    is_missing = not os.path.exists(launcher) and not unseen(launcher)
+    if is_meant or not (is_missing or any(one.startswith(doctor_host.ANEW) for one in advice)):
         return advice, ()
     undo = f"rm {launcher} (only after no statecallout= line names it and A-REX was restarted)"
     return (f"mkdir -p {shlex.quote(folder)}", *_replacing(launcher, resource("etc", "arcacct-hook"))), (undo,)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 import datetime as dt
 import functools
 import grp
 import json
 import os
 import pathlib
+import re
 import shutil
 import socket
 import struct
@@ -29,20 +31,27 @@ from scripted_receiver import ConnectProxy, ScriptedReceiver, server_context
 
 from arcacct import tls
 from arcacct.arex import resident
+from arcacct.arex.import_database import arex_databases
 from arcacct.arex.resident import RecorderLock
 from arcacct.arex.spool_replay import LauncherSettings, launcher_settings
 from arcacct.arex.sweep import save_sweep
+from arcacct.config.check import check
+from arcacct.config.parser import load
+from arcacct.config.paths import BY_DEFAULT
 from arcacct.config.review import STATES
-from arcacct.database import access, location
+from arcacct.config.settings import settings
+from arcacct.database import access, location, moving, upkeep
 from arcacct.database.durable import SNAPSHOT, log_done
 from arcacct.database.schema import note
+from arcacct.errors import ArcacctError
 from arcacct.files.directories import resource
-from arcacct.queries import doctor, doctor_checks, health, ownership
+from arcacct.queries import doctor, doctor_checks, health, health_checks, ownership
 from arcacct.queries.doctor_checks import Process, Site
 from arcacct.queries.doctor_host import mount_of
 from arcacct.queries.health import CRITICAL, OK, UNKNOWN, WARNING, Check, Disk, Thresholds, disk_check
 from arcacct.records import recorder
 from arcacct.sandbox import Sandbox, authority
+from arcacct.targets import kinds
 
 __all__ = ["public_dir"]
 
@@ -1115,6 +1124,57 @@ def test_a_user_who_may_not_look(public_dir) -> None:
         "run `arcacct doctor` as root"
     ]
     assert "db init" not in "".join(one.text for one in found)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="becomes another user")
+def test_a_launcher_in_a_closed_directory_is_unknown(public_dir) -> None:
+    """A-REX is root, and can start what this user cannot see: it is not told as missing, nor as well."""
+    site = Clinic(public_dir)
+    site.launcher.parent.chmod(0o700)
+    text = (
+        f"{site.launcher}: the launcher cannot be looked at (permission denied): it is unknown whether A-REX can start"
+        " it; run as root"
+    )
+    conf = load(str(site.conf), {})
+
+    with acting_as("nobody"):
+        one = about(site.verdicts(), "launcher")
+        (found,) = [found for found in check(conf, kinds()) if found.option == "statecallout"]
+        state = health.examine(settings(conf, kinds()))
+
+    assert (one.severity, one.exit_code, one.text) == (UNKNOWN, 78, text)
+    assert (found.severity, found.text) == ("warning", text)
+    (shown,) = [shown for shown in health_checks.judge(state, Thresholds()) if shown.subject == "launcher"]
+    assert (shown.severity, shown.text) == (UNKNOWN, text)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="becomes another user")
+def test_a_closed_control_directory_is_not_told_as_missing(public_dir) -> None:
+    """By the doctor, by what looks for A-REX's database, and by what creates or moves ours."""
+    site = Clinic(public_dir)
+    site.live()
+    here, hidden = site.here, "cannot be looked at (permission denied)"
+    open_to_all = dataclasses.replace(
+        here, database=str(public_dir / "db" / "accounting.db"), controldir_from=BY_DEFAULT
+    )
+    os.mkdir(open_to_all.directory)
+    (public_dir / "closed").mkdir(mode=0o700)
+    os.rename(site.control, public_dir / "closed" / "control")
+    site.control.symlink_to(public_dir / "closed" / "control")
+
+    with acting_as("nobody"):
+        (one,) = doctor_checks.control_directory(site.site())
+        assert (one.severity, one.exit_code, one.advice) == (UNKNOWN, 78, "run as the user of A-REX")
+        assert location.misplaced(here) == hidden
+        assert not health.is_without_arex(open_to_all, has_callouts=False)
+        (disk,) = health.disks(here)
+        assert disk_check(disk, Thresholds()).text.startswith(f"{here.directory} {hidden}; ")
+        with pytest.raises(ArcacctError, match=re.escape(hidden)):
+            arex_databases(str(site.control))
+        with pytest.raises(ArcacctError, match=re.escape(hidden)):
+            upkeep.restore(open_to_all, str(public_dir / "closed" / "accounting-1.db"))
+        with pytest.raises(ArcacctError, match=re.escape(hidden)):
+            moving._refuse_directory(here, str(public_dir / "closed" / "db" / "new"))
 
 
 def test_files_that_others_can_change(clinic) -> None:
