@@ -86,6 +86,8 @@ class Spec(NamedTuple):
     """Whether lines without a value mean nothing at all, in place of the default."""
     is_url: bool = False
     """Whether it may contain a password, which is never shown."""
+    needs: str = ""
+    """The option of the same block without which it has no effect."""
     advice: Callable[[str], str | None] | None = None
     """What to say of a text that is right, and could be better."""
     about: str = ""
@@ -112,7 +114,7 @@ def flag(name: str, default: str = "no") -> Spec:
 COMMON = (
     plain("hostname", values.host, "$EXEC{hostname -f}"),
     plain("http_proxy", values.proxy, is_url=True),
-    plain("no_proxy", values.no_proxy),
+    plain("no_proxy", values.no_proxy, needs="http_proxy"),
     plain("x509_host_key", values.path, "/etc/grid-security/hostkey.pem"),
     plain("x509_host_cert", values.path, "/etc/grid-security/hostcert.pem"),
     plain("x509_cert_dir", values.path, "/etc/grid-security/certificates"),
@@ -172,7 +174,7 @@ TRANSPORT = (
     *(spec._replace(inherits=("arex/jura", "common")) for spec in _X509),
     plain("ca_file", values.path),
     Spec("http_proxy", "proxy", values.proxy, is_url=True, inherits=("common",)),
-    plain("no_proxy", values.no_proxy, inherits=("common",)),
+    plain("no_proxy", values.no_proxy, inherits=("common",), needs="http_proxy"),
     Spec("connect_timeout", "connect_timeout_s", paths.seconds, "10"),
     Spec("timeout", "timeout_s", paths.seconds, "60"),
     Spec("exchange_timeout", "exchange_timeout_s", paths.seconds),

@@ -8,11 +8,23 @@ from __future__ import annotations
 import os
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from arcacct.config import paths
-from arcacct.config.options import ARC_BLOCKS, ARC_ONLY, ERROR, OBSOLETE, WARNING, Kinds, Problem, Spec, options_of
+from arcacct.config.options import (
+    ARC_BLOCKS,
+    ARC_ONLY,
+    ERROR,
+    OBSOLETE,
+    WARNING,
+    Kinds,
+    Problem,
+    Spec,
+    find,
+    named,
+    options_of,
+)
 from arcacct.config.parser import ARC_CONF, OUR_CONF, Block, Conf, Option, is_run_time
 from arcacct.config.values import benchmark_advice
 
@@ -46,6 +58,7 @@ def review(conf: Conf, kinds: Kinds, *, allow_jura: bool) -> list[Problem]:
     for block in conf.blocks.values():
         problems += _block(conf, block, kinds)
         problems += _vomsless(conf, block)
+        problems += _without_effect(conf, block, options_of(kinds))
     # Lines of arc.conf for the VO of jobs that arcacct does not see, since arcacct.conf has the block without them.
     for block in conf.replaced:
         ours = conf.blocks[block.name]
@@ -127,6 +140,24 @@ def _contradictions(block: Block, options: Iterable[Spec]) -> Iterator[Problem]:
             if other.file != lines[-1].file and other.value != lines[-1].value:
                 text = f"is used, but {other.file}:{other.line} has another value; keep one of them"
                 yield _option(block, lines[-1], spec.name, WARNING, text)
+
+
+def _without_effect(conf: Conf, block: Block, options: Mapping[str, Iterable[Spec]]) -> Iterator[Problem]:
+    """Options that need another one, which is set neither for this block nor for one that inherits them."""
+    for needing in options.get(block.kind, ()):
+        lines = [line for line in block.options.get(needing.name, ()) if line.value]
+        if not needing.needs or not lines:
+            continue
+        needed = [
+            found
+            for one in conf.blocks.values()
+            for spec in options.get(one.kind, ())
+            if spec.name == needing.name and (one is block or block.name in spec.inherits)
+            for found in find(conf, one.name, named(options[one.kind], spec.needs)).texts
+        ]
+        if not needed:
+            text = f"has no effect without {needing.needs}; set {needing.needs}, too, or remove this line"
+            yield _option(block, lines[-1], needing.name, WARNING, text)
 
 
 def _vomsless(conf: Conf, block: Block) -> Iterator[Problem]:

@@ -76,6 +76,25 @@ def test_the_proxy_of_each_target_is_shown(tmp_path, run, credentials):
 
 
 @pytest.mark.parametrize(
+    ("common", "target", "line"),
+    [
+        pytest.param("", "no_proxy = *", "arcacct.conf:3: warning: [arex/jura/sgas:one]", id="none is set"),
+        pytest.param("", "http_proxy =\nno_proxy = *", "arcacct.conf:4: warning: [arex/jura/sgas:one]", id="no value"),
+        pytest.param("no_proxy = a", "", "arc.conf:2: warning: [common]", id="none for any target"),
+        pytest.param("http_proxy = http://p:1", "no_proxy = *", None, id="that of the block it inherits from"),
+        pytest.param("no_proxy = a", "http_proxy = http://p:1", None, id="that of a target that inherits it"),
+    ],
+)
+def test_hosts_without_the_proxy_have_no_effect_if_no_proxy_is_set(tmp_path, monkeypatch, common, target, line):
+    """The variables of the environment are no proxy of ours."""
+    monkeypatch.setenv("http_proxy", "http://environment:1")
+    conf = conf_files.read(tmp_path, f"{SGAS}{target}\n", f"[common]\n{common}\n")
+    found = conf_files.lines([one for one in check(conf, kinds()) if one.option == "no_proxy"], tmp_path)
+    text = "no_proxy: has no effect without http_proxy; set http_proxy, too, or remove this line"
+    assert found == ([] if line is None else [f"{line} {text}"])
+
+
+@pytest.mark.parametrize(
     ("no_proxy", "url", "is_direct"),
     [
         ("example.org", "https://example.org/x", True),
@@ -103,9 +122,9 @@ def test_the_hosts_of_no_proxy(no_proxy, url, is_direct):
 )
 def test_what_is_no_host_of_no_proxy_is_an_error(tmp_path, no_proxy):
     """And no name that no receiver has."""
-    conf = conf_files.read(tmp_path, f"{SGAS}no_proxy = localhost,{no_proxy}\n")
+    conf = conf_files.read(tmp_path, f"{SGAS}http_proxy = http://p:1\nno_proxy = localhost,{no_proxy}\n")
     (found,) = conf_files.lines([one for one in check(conf, kinds()) if one.option == "no_proxy"], tmp_path)
-    assert found.startswith("arcacct.conf:3: [arex/jura/sgas:one] no_proxy: '")
+    assert found.startswith("arcacct.conf:4: [arex/jura/sgas:one] no_proxy: '")
     assert "is not a host, domain, address or network; separate them with commas" in found
     assert "p@" not in found
 
