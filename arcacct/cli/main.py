@@ -251,6 +251,25 @@ def _of_system(error: BaseException) -> str:
     return ""
 
 
+def _parsed(error: BaseException) -> click.Context | None:
+    """The command whose options were read when an error was raised: click does not name it where a value is missing."""
+    found = None
+    trace = error.__traceback__
+    while trace is not None:
+        ctx = trace.tb_frame.f_locals.get("ctx")
+        found, trace = ctx if isinstance(ctx, click.Context) else found, trace.tb_next
+    return found
+
+
+def _allowed(ctx: click.Context, option: str) -> str:
+    """The values of an option that has some only, to continue a sentence."""
+    kind = next((one.type for one in ctx.command.params if option in one.opts), None)
+    if not isinstance(kind, click.Choice):
+        return ""
+    *words, last = kind.choices
+    return f": {', '.join(words)} or {last}"
+
+
 def _run(args: list[str] | None) -> int:
     try:
         result: Any = arcacct.main(args, prog_name="arcacct", standalone_mode=False)
@@ -262,7 +281,9 @@ def _run(args: list[str] | None) -> int:
         return UsageError.exit_code
     except click.ClickException as error:
         words = _NUMBER.sub("is not a number", " ".join(error.format_message().split())).rstrip(".")
-        ctx = error.ctx if isinstance(error, click.UsageError) else None
+        ctx = (error.ctx if isinstance(error, click.UsageError) else None) or _parsed(error)
+        if isinstance(error, click.BadOptionUsage) and ctx is not None:
+            words += _allowed(ctx, error.option_name) if words.endswith("requires an argument") else ""
         if isinstance(error, click.NoSuchOption) and any(error.option_name in one.opts for one in arcacct.params):
             words = f"{error.option_name} belongs before the command: `arcacct {error.option_name} ... COMMAND`"
         raise UsageError(f"{words}; see `{ctx.command_path if ctx else 'arcacct'} --help`") from error
