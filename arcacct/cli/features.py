@@ -130,9 +130,10 @@ def write(
     """
     Write the features of this machine or of a job into DIRECTORY.
 
-    Keys of a machine: total_cpu (default: all processors of the system), hs06, shutdowntime, grace_secs. Keys of a job:
-    allocated_cpu, hs06_job, shutdowntime_job, grace_secs_job, jobstart_secs, job_id, wall_limit_secs, cpu_limit_secs,
-    max_rss_bytes, max_swap_bytes, scratch_limit_bytes. Keys outside the specification are allowed.
+    Keys of a machine: total_cpu (default: as written in DIRECTORY, else all processors of the system), hs06,
+    shutdowntime, grace_secs. Keys of a job: allocated_cpu, hs06_job, shutdowntime_job, grace_secs_job, jobstart_secs,
+    job_id, wall_limit_secs, cpu_limit_secs, max_rss_bytes, max_swap_bytes, scratch_limit_bytes. Keys outside the
+    specification are allowed.
 
     For a job, KEY=VALUE has priority over the environment of a batch system (Slurm, Torque, LSF, Grid Engine; for
     HTCondor also the ads of job and slot that it names), and this over our record. If there is no value, nothing is
@@ -150,7 +151,7 @@ def write(
         if total_cpu is not None and (wrong := problem("total_cpu", total_cpu)):
             raise UsageError(f"total_cpu={total_cpu!r}: {wrong}")
         values = features_values.machine_values(
-            None if total_cpu is None else int(total_cpu),
+            _written_total_cpu(directory) if total_cpu is None else int(total_cpu),
             chosen.get("hs06"),
             given.benchmark,
             hepscore_is_hs06=given.hepscore_is_hs06,
@@ -161,6 +162,11 @@ def write(
         chosen = _job_values(ctx, directory, given, chosen)
         features_values.write_job(directory, chosen, force=given.force, owner=_ids_of(given.owner))
     _say_values(chosen)
+
+
+def _written_total_cpu(directory: str) -> int | None:
+    """An administrator may have written fewer processors than the system has: that stays until it is given again."""
+    return read(os.path.abspath(directory)).number("total_cpu") if os.path.isdir(directory) else None
 
 
 def _job_values(ctx: click.Context, directory: str, given: WriteOptions, chosen: dict[str, str]) -> dict[str, str]:

@@ -10,6 +10,7 @@ from contextlib import closing
 from functools import partial
 
 import in_process
+import psutil
 import pytest
 from installed import arcacct, configured
 from sonar_site import REAL
@@ -50,6 +51,22 @@ def test_a_machine_and_a_job(tmp_path):
     assert arcacct(*write, "site_zone=b").returncode == 0
     assert arcacct("features", "remove", job).returncode == 0
     assert not pathlib.Path(job).exists()
+
+
+def test_a_number_of_processors_that_was_written_stays_until_it_is_given_again(tmp_path):
+    """The default is for a directory without a usable one; the rating is for as many processors."""
+    write, total = ("features", "write", "machine", str(tmp_path)), tmp_path / "total_cpu"
+    everything = psutil.cpu_count() + 1
+    assert arcacct(*write, f"total_cpu={everything}").returncode == 0
+
+    assert arcacct(*write, "--benchmark", "HEPSPEC:10", "grace_secs=600").returncode == 0
+    assert (total.read_text(), (tmp_path / "hs06").read_text()) == (f"{everything}\n", f"{10 * everything}\n")
+
+    assert arcacct(*write, "total_cpu=1").returncode == 0
+    assert total.read_text() == "1\n"
+    total.write_text("many\n")
+    assert arcacct(*write, "grace_secs=60").returncode == 0
+    assert total.read_text() == f"{psutil.cpu_count()}\n"
 
 
 @pytest.mark.parametrize(
