@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, suppress
 from functools import partial
 from itertools import pairwise
@@ -107,7 +107,7 @@ def check(
                     advice = "restore a backup with `arcacct db restore FILE`"
                     raise StoreError(str(error).replace(CHECK_SHOWS, advice)) from error
         memory = _Memory(here, files, last_seq, anew=anew)
-        is_well = True
+        damaged: set[str] = set()
         done, parts = 0, sum(len(question.parts) for question in questions)
         for question in questions:
             problems: list[str] = []
@@ -115,16 +115,16 @@ def check(
             for name, ask in question.parts.items():
                 if stopping():
                     memory.keep()
-                    if not is_well or problems:
+                    if damaged or problems:
                         durable.log_done(here, durable.CHECK, is_well=False)
                     return
                 what = f"{question.database}: {question.text}: {name}"
                 earlier += what in memory.earlier
                 with access.translating(question.database):
-                    problems += memory.answer(what, ask)
+                    problems += memory.answer(what, ask, [] if question.database in damaged else sorted(damaged))
                 done += 1
                 progress(done, parts)
-            is_well = is_well and not problems
+            damaged |= {question.database} if problems else set()
             yield Checked(
                 question.database,
                 question.text,
@@ -134,7 +134,7 @@ def check(
                 memory.begun_s,
             )
         memory.forget()
-        durable.log_done(here, durable.CHECK, is_well=is_well)
+        durable.log_done(here, durable.CHECK, is_well=not damaged)
 
 
 def _questions(path: str, con: Connection, kind: DatabaseKind) -> Iterator[_Question]:
@@ -190,14 +190,17 @@ class _Memory:
             if is_same and not anew and 0 <= self.begun_s - found["begun_s"] < _KEPT_S:
                 self.begun_s, self.earlier = found["begun_s"], frozenset(found["sound"])
 
-    def answer(self, what: str, ask: Ask) -> list[str]:
+    def answer(self, what: str, ask: Ask, others: Sequence[str]) -> list[str]:
+        """The problems of one part; ``others``: damaged databases while that of the question has no problem so far."""
         try:
             problems = [] if what in self.earlier else ask()
         except (DatabaseError, UnicodeDecodeError) as error:
             if not is_damage(error):
                 raise
             # What is damaged is known by now: the pages were asked first.
-            problems = [f"not answered: {error}"]
+            # A question to the ledger reads the accounting database, too.
+            why = f", since {' and '.join(others)} is damaged" if others else ""
+            problems = [f"not answered{why}: {error}"]
         if not problems:
             self._sound.append(what)
         return problems

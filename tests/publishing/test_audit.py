@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import pathlib
 import sqlite3
+from contextlib import closing
 
 import pytest
 from in_process import said
@@ -111,3 +113,24 @@ def test_counts_and_texts(site, capfd) -> None:
     assert "2024-06: 36 jobs and 400 s recorded as sent, its messages have 4 jobs and 400 s" in text
     assert "SentRecords: 1 row with a JobID that is no text" in text
     assert "SentSummaries: 1 row with a Key that is no JSON" in text
+
+
+@pytest.mark.parametrize("table", ["DBConfig", "AAR", "FinishedLog", "Status"])
+@pytest.mark.parametrize("damaged", ["accounting.db", "publishing.db"])
+def test_damage_is_said_of_the_database_that_has_it(site, capfd, damaged, table) -> None:
+    """The questions to the ledger read both."""
+    path = pathlib.Path(site.settings.places.directory, damaged)
+    with closing(sqlite3.connect(path)) as con:
+        con.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        names = {"AAR": "Messages", "FinishedLog": "Targets", "Status": "HeldRecords"}
+        name = names.get(table, table) if damaged == "publishing.db" else table
+        (page,) = con.execute("SELECT rootpage FROM sqlite_master WHERE name = ?", (name,)).fetchone()
+        (size,) = con.execute("PRAGMA page_size").fetchone()
+    content = path.read_bytes()
+    path.write_bytes(content[: (page - 1) * size] + bytes(size) + content[page * size :])
+
+    code, text = db_check(site, capfd)
+
+    assert (code, damaged in text) == (74, True), text
+    blamed = [line for line in text.splitlines() if damaged not in line]
+    assert blamed == [], text
