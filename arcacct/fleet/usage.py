@@ -128,6 +128,13 @@ def waits(engine: Engine, selection: Selection) -> list[Waits]:
     return found
 
 
+def first_end_s(engine: Engine) -> int | None:
+    """When the first job that counts ended, UTC seconds; ``None`` without any."""
+    where, values = _where(Selection(), everything=False)
+    ((found,),) = engine.rows(f"SELECT min(end_time) FROM counted_jobs WHERE {where}", values)
+    return None if found is None else int(found)
+
+
 def _columns(keys: Sequence[str]) -> list[str]:
     """Of counted_jobs: engines write numbers in many ways, so a benchmark becomes a text only here."""
     return [column for key in keys for column in _MADE_OF.get(key, (key,))]

@@ -620,10 +620,9 @@ def walltimes(con: Connection, start_s: int, before_s: int) -> dict[str | None, 
 
 
 def first_end_s(con: Connection) -> int | None:
-    """When the first job of all ended, UTC seconds, pruned ones too, held ones not; ``None`` before there is any."""
+    """When the first job that counts ended, UTC seconds, pruned ones too; ``None`` before there is any."""
     asked = (
-        "SELECT (SELECT EndTime FROM AAR WHERE EndTime > 0 AND NOT EXISTS (SELECT 1 FROM RecordHolds"
-        " WHERE RecordHolds.RecordID = AAR.RecordID AND IsHeld) ORDER BY EndTime LIMIT 1)"
+        f"SELECT (SELECT EndTime FROM {_OURS} WHERE {_COUNTED_OF_THOSE} ORDER BY EndTime LIMIT 1)"
         " UNION ALL SELECT min(Earliest) FROM MonthlyUsage WHERE Jobs > 0"
     )
     return min((int(end_s) for (end_s,) in con.execute(asked) if end_s is not None), default=None)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from arcacct.fleet.dataset import Dataset, dataset
+from arcacct.fleet.dataset import Dataset, Exported, dataset
 from arcacct.fleet.engine import Engine, answered
-from arcacct.fleet.usage import FleetSelection, concerned, tables_of, usage, waits
+from arcacct.fleet.usage import FleetSelection, concerned, first_end_s, tables_of, usage, waits
 from arcacct.publishing.ledger_rows import Month, iso, month_bounds
 from arcacct.queries.capacity import Capacity
 from arcacct.queries.questions import Selection
@@ -72,8 +72,7 @@ def federation_report(
         )
 
     every = dataset(directories)
-    ends_s = [one.jobs.end_min_s for one in every.partitions if one.jobs.end_min_s is not None]
-    recorded = Recording(min(ends_s, default=0))
+    recorded = Recording(_first_end_s(every))
     every = concerned(every, of_years, FleetSelection())
     made, read = answered("duckdb", every, tables, tables_of(of_years, measured=False))
     found = concerned(read, of_month, FleetSelection())
@@ -86,6 +85,23 @@ def federation_report(
     title = f"{count_of(len(sites), 'site')} with {count_of(len(found.partitions), 'CE')}"
     report = Report(title, month, written_s, (*made, _completeness(found)), first_end_s=recorded.first_end_s)
     return report, found.problems
+
+
+def _first_end_s(every: Dataset) -> int:
+    """
+    When the first job that counts ended, UTC seconds; 0 without any.
+
+    Asked month by month, since almost always the first has one: all files of a dataset would be read for it.
+    """
+    by_month: dict[Month, list[Exported]] = {}
+    for one in every.partitions:
+        if one.jobs.rows:
+            by_month.setdefault((one.partition.year, one.partition.month), []).append(one)
+    for month in sorted(by_month):
+        found, _read = answered("duckdb", every.only(by_month[month]), first_end_s, ("jobs",))
+        if found is not None:
+            return found
+    return 0
 
 
 def _joined(answer: UsageTable) -> UsageTable:

@@ -97,6 +97,31 @@ def test_the_sections_of_jobs_are_those_of_the_ce(federation, tmp_path, capsys, 
     )
 
 
+def test_the_first_record_of_a_federation_is_the_first_that_counts(tmp_path, capsys) -> None:
+    """Jobs that a CE holds are in no figure, and tell nothing of the time before the others."""
+    import pyarrow as pa
+    from federation import jobs_of
+    from hostile_datasets import with_column
+    from written_partitions import write_partition
+
+    ends = {3: 1_773_014_400, 6: 1_781_308_800, 8: 1_786_579_200}
+    for month, end_s in ends.items():
+        partition = Partition("South", 2026, month, "ce01.example.org")
+        jobs = with_column(jobs_of(partition, 2), "end_time", [end_s, end_s + 86_400], pa.int64())
+        # Of March both are held, and the first of June.
+        counted = [int(month == 8), int(month > 3)]
+        write_partition(tmp_path, partition, {"jobs": with_column(jobs, "counted", counted, pa.int64())})
+
+    done = said(capsys, "report", "--fleet", tmp_path, "--month", "2026-08", "--csv", tmp_path / "out.csv")
+    text = said(capsys, "report", "--fleet", tmp_path, "--month", "2026-08").stdout
+
+    assert (done.returncode, done.stderr) == (0, "")
+    told = figures((tmp_path / "out.csv").read_text())
+    months = [f"2026-{month:02d}" for month in range(1, 9)]
+    assert [told["history", month, "jobs"] for month in months] == ["", "", "", "", "", "1", "0", "2"]
+    assert "2026-06 is counted from the first recorded job, of 2026-06-14." in text
+
+
 def test_the_page_stands_alone(federation, tmp_path, capsys) -> None:
     """One file with a section for each table, of the last month that was exported where none is named."""
     out = tmp_path / "page.html"

@@ -308,11 +308,12 @@ def test_pledges_are_followed_over_the_year(capsys, site) -> None:
 def test_months_before_the_first_record_are_unknown(capsys, site) -> None:
     """They are no zeros in the last 12 months, and neither their use nor their pledge is in the share of the year."""
     made = site("cores=10")
-    # The end of the last one cannot be true: it is held, and tells nothing of the time before.
+    # The end of the third cannot be true: it is held, and tells nothing of the time before. The last counts nowhere.
     made.add(
         job(1, calendar.timegm((2026, 3, 9, 0, 0, 0)), 30),
         job(2, MAY_S + DAY_S, 20),
         job(3, calendar.timegm((1990, 12, 9, 0, 0, 0)), 30),
+        job(4, calendar.timegm((2026, 2, 9, 0, 0, 0)), 0, status="aborted", cpu_user_s=0),
     )
     path = made.path / "pledge.csv"
     path.write_text("atlas,2026-01,100,core\ncms,2026-01,300,core\n")
