@@ -84,6 +84,7 @@ def usage(
     measured: bool = False,
     order: UsageOrder | None = None,
     conversion: Conversion | None = None,
+    exact: bool = False,
 ) -> UsageTable:
     """As `arcacct.queries.usage.usage`, also by site and ce; a dataset has no jobs that have not ended."""
     keys = tuple(dict.fromkeys(FLEET_NEEDS[name] for name in by))
@@ -91,7 +92,15 @@ def usage(
     parts = _parts(engine, selection, keys, details=details, everything=everything)
     told = _measured_parts(engine, selection, keys, everything=everything) if measured else None
     return tabulated(
-        parts, told, by, FLEET_NEEDS, details=details, measured=measured, order=order, conversion=conversion
+        parts,
+        told,
+        by,
+        FLEET_NEEDS,
+        details=details,
+        measured=measured,
+        order=order,
+        conversion=conversion,
+        exact=exact,
     )
 
 

@@ -198,27 +198,31 @@ class UsageSum:
             setattr(self, name, more if mine is None else mine if more is None else mine + more)
 
     def row(
-        self, *, details: bool, measured: bool = False, conversion: Conversion | None = None
+        self, *, details: bool, measured: bool = False, conversion: Conversion | None = None, exact: bool = False
     ) -> dict[str, int | float | None]:
         """
         The numbers that are shown; ``None`` is what is known of none of the jobs.
 
-        The efficiency is CPU time over core time of the jobs that have CPU time.
+        The efficiency is CPU time over core time of the jobs that have CPU time. ``exact``: hours are not rounded.
         """
+
+        def hours(amount: int, unit: int = _HOUR_S) -> float:
+            return amount / unit if exact else round(amount / unit, 3)
+
         has_wall, has_cpu, has_benchmark = (
             lacking < self.jobs or not self.jobs
             for lacking in (self.jobs_without_wall, self.jobs_without_cpu, self.jobs_without_benchmark)
         )
         measured_core_s = self.core_s - self.core_without_cpu_s
         hs06, hepscore23 = (
-            round(one / (_HOUR_S * 10**6), 3) if has_benchmark else None
+            hours(one, _HOUR_S * 10**6) if has_benchmark else None
             for one in (self.hs06_millionths, self.hepscore23_millionths)
         )
         shown: dict[str, int | float | None] = {
             "jobs": self.jobs,
             "wall_s": self.wall_s if has_wall else None,
             "cpu_s": self.cpu_s if has_cpu else None,
-            "core_hours": round(self.core_s / _HOUR_S, 3) if has_wall else None,
+            "core_hours": hours(self.core_s) if has_wall else None,
             "hs06_hours": hs06,
             "hepscore23_hours": hepscore23,
             "cpu_efficiency": round(self.cpu_s / measured_core_s, 4) if has_cpu and measured_core_s else None,
@@ -259,21 +263,24 @@ def usage(
     measured: bool = False,
     order: UsageOrder | None = None,
     conversion: Conversion | None = None,
+    exact: bool = False,
 ) -> UsageTable:
     """
     One row for each combination of what is asked ``by`` (of NEEDS), sorted by it or as ``order`` says.
 
     Finished jobs as they are published count; with ``active``, a state in the selection or in ``by``, all jobs do.
     ``measured``: GPUs and energy, too, as far as telemetry and the batch system tell them; it reads their rows.
-    ``conversion``: hours times benchmark as they are and as they would be, too. Raises UsageError for an order by what
-    is no column.
+    ``conversion``: hours times benchmark as they are and as they would be, too. ``exact``: core hours and hours times
+    benchmark are not rounded, for sums. Raises UsageError for an order by what is no column.
     """
     keys = tuple(dict.fromkeys(NEEDS[name] for name in by))
     everything = active or bool(selection.states) or "status" in by
     kept = questions.kept_parts(con, selection, keys, details=details, everything=everything) if is_ours(con) else None
     parts = questions.parts(con, selection, keys, everything=everything) if kept is None else kept
     told = questions.measured_parts(con, selection, keys, everything=everything) if measured and is_ours(con) else None
-    return tabulated(parts, told, by, NEEDS, details=details, measured=measured, order=order, conversion=conversion)
+    return tabulated(
+        parts, told, by, NEEDS, details=details, measured=measured, order=order, conversion=conversion, exact=exact
+    )
 
 
 def tabulated(
@@ -286,6 +293,7 @@ def tabulated(
     measured: bool = False,
     order: UsageOrder | None = None,
     conversion: Conversion | None = None,
+    exact: bool = False,
 ) -> UsageTable:
     """
     The result of `usage` from parts of any source, grouped by the columns in ``needs`` for each of ``by``.
@@ -314,7 +322,7 @@ def tabulated(
         total.merge(sums[shown])
 
     def row(shown: tuple[str | None, ...], found: UsageSum) -> tuple[str | int | float | None, ...]:
-        return (*shown, *found.row(details=details, measured=measured, conversion=conversion).values())
+        return (*shown, *found.row(details=details, measured=measured, conversion=conversion, exact=exact).values())
 
     rows = [(shown, row(shown, sums[shown])) for shown in known]
     if order is not None:

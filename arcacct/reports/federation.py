@@ -46,7 +46,7 @@ def federation_report(
             return answer if keys == by else _joined(answer)
 
         def ask_of(selection: Selection, by: Sequence[str]) -> UsageTable:
-            return usage(engine, selection, by, details=False)
+            return usage(engine, selection, by, details=False, exact=True)
 
         by_vo = usage_by(ask, "vo", Table("vo", "Usage by VO", "VO", ()))
         over = over_time(ask_of, month, _NO_CAPACITY, written_s, recorded)

@@ -115,7 +115,7 @@ def month_report(
     by_day_and_vo = by_day_with_vo(ask, start_s)
 
     def ask_of(selection: Selection, by: Sequence[str]) -> UsageTable:
-        return usage(accounting, selection, by, details=False)
+        return usage(accounting, selection, by, details=False, exact=True)
 
     first = first_month(asked.month)
     # An import of later jobs has seen the month, too.

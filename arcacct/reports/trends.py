@@ -23,7 +23,7 @@ UNKNOWN = "(unknown)"
 EVERY_VO = "(all)"
 
 Asked = Callable[[Selection, Sequence[str]], UsageTable]
-"""Usage of some jobs by these."""
+"""Usage of some jobs by these, with exact hours: what is added is rounded once."""
 
 _JOBS = Column("jobs", "Jobs", "jobs")
 _CORE_HOURS = Column("core_hours", "Core hours", "h")
@@ -181,7 +181,7 @@ def _figures(of: Mapping[str, Value] | None, known: Sequence[_Used]) -> dict[str
     both = [of[name] for name in ("hs06_hours", "hepscore23_hours")]
     return {
         "jobs": of["jobs"],
-        "core_hours": of["core_hours"],
+        "core_hours": None if of["core_hours"] is None else round(_amount(of["core_hours"]), 3),
         "cpu_hours": None if of["cpu_s"] is None else round(_amount(of["cpu_s"]) / _HOUR_S, 3),
         "normalised_hours": None if both == [None, None] else round(sum(map(_amount, both)), 3),
         "cpu_efficiency": of["cpu_efficiency"],
@@ -345,7 +345,7 @@ def _deliveries(
     whole = Selection(from_s=month_bounds(*months[0])[0], before_s=month_bounds(*months[-1])[1])
     used: dict[tuple[str, str], Mapping[str, Value]] = {}
     for of in ask(whole, ("month", "vo")).named():
-        figures = of | {"cpu_hours": round(_amount(of["cpu_s"]) / _HOUR_S, 3)}
+        figures = of | {"cpu_hours": _amount(of["cpu_s"]) / _HOUR_S}
         used[str(of["month"]), NO_VO if of["vo"] is None else str(of["vo"])] = figures
     unknown = recorded.unknown(months, {name for name, _vo in used})
     found: dict[tuple[str, str], _Delivery] = {}

@@ -338,7 +338,7 @@ SUMS = """
 SELECT {key}, count(*) AS jobs, sum(failed) AS failed_jobs, total(core_s) / 3600 AS core_hours,
        total(cpu_s) / 3600 AS cpu_hours, total(hs06_s) / 3600 AS hs06_hours,
        total(hepscore23_s) / 3600 AS hepscore23_hours,
-       round(total(hs06_s) / 3600, 3) + round(total(hepscore23_s) / 3600, 3) AS normalised_hours,
+       round((total(hs06_s) + total(hepscore23_s)) / 3600, 3) AS normalised_hours,
        total(cpu_s) / nullif(total(measured_s), 0) AS cpu_efficiency
   FROM counted WHERE {which} GROUP BY 1
 """

@@ -191,6 +191,27 @@ def test_months_and_years_are_what_stats_says(capsys, site) -> None:
     assert ("history", "2026-05", "utilisation") not in told
 
 
+def test_sums_of_hours_are_rounded_once(capsys, site) -> None:
+    """Hours by two benchmarks, and hours of two months, of which each alone is next to nothing."""
+    made = site()
+    second = 1 / 3600
+    made.add(
+        job(1, MAY_S - DAY_S, 2 * second, benchmark="HEPSPEC:1.44"),
+        job(2, MAY_S + DAY_S, second, benchmark="HEPSPEC:1.44"),
+        job(3, MAY_S + DAY_S, second, benchmark="HEPscore23:1.44"),
+    )
+    path = made.path / "pledge.csv"
+    path.write_text("atlas,2026-04,1,core\natlas,2026-04,1,hs06\n")
+
+    told = figures(capsys, made.conf, *MAY, "--pledge", path)
+
+    assert told["history", "2026-05", "normalised_hours"] == "0.001"
+    assert told["year", "2026-01 to 2026-05", "normalised_hours"] == "0.002"
+    assert told["pledge", "atlas hs06", "used_hours"] == "0.001"
+    # 0.00111 h, of which each month has 0.00056 h.
+    assert told["pledge", "atlas core", "used_year_hours"] == "0.001"
+
+
 def percentile(times: list[int], share: float) -> float:
     return round(sorted(times)[math.ceil(share * len(times)) - 1] / 60, 2)
 
