@@ -257,8 +257,10 @@ def _read_usage(facts: StateChange, files: JobFiles, rules: JobRules, gate: Inpu
         _read_diag(facts, usage, files.diag, gate, last_benchmark=files.hashed)
     else:
         usage.unknown = MEASURED
-    if usage.unknown and usage.status != COMPLETED and "LRMSSTART" not in [key for key, _when in facts.events]:
-        # It did not run, so it used nothing.
+    is_used = usage.wall_s or usage.cpu_user_s or usage.cpu_kernel_s
+    has_run = is_used or usage.status == COMPLETED or "LRMSSTART" in [key for key, _when in facts.events]
+    if not has_run:
+        # It used nothing.
         usage.unknown = ()
     usage.is_awaited = rules.missing_wall_time == WAIT and "wall_s" in usage.unknown
     facts.default_benchmark = rules.benchmark_of(facts.queue, usage.end_time)

@@ -198,6 +198,25 @@ def test_a_job_that_never_ran(diag: bytes | None) -> None:
 
 
 @pytest.mark.parametrize(
+    ("diag", "unknown"),
+    [
+        (b"exitcode=1\n", ()),
+        (b"exitcode=1\nWallTime=0s\n", ()),
+        (b"WallTime=1s\n", ("cpu_user_s", "cpu_kernel_s")),
+        (b"UserTime=1s\n", ("wall_s",)),
+        (b"KernelTime=1s\n", ("wall_s",)),
+        (b"LRMSStartTime=20261120111000Z\n", ("wall_s", "cpu_user_s", "cpu_kernel_s")),
+    ],
+)
+def test_what_was_not_measured_of_a_failed_job_is_unknown_if_it_ran(diag: bytes, unknown: tuple[str, ...]) -> None:
+    """A job ran that has a start, or used anything: then a time that is not told is no 0."""
+    usage = facts_of(diag=diag, statistics=None, failed=True).usage
+
+    assert usage is not None
+    assert usage.unknown == unknown
+
+
+@pytest.mark.parametrize(
     ("owner", "wanted"),
     [("ada:atlas", "ada:atlas"), (None, None), ("", None), ("\udcff:atlas", "\\xff:atlas")],
     ids=["user and group", "no .diag", "no names", "not UTF-8"],

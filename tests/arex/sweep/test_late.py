@@ -85,15 +85,16 @@ def _hash(control: pathlib.Path) -> None:
 
 
 def test_the_late_diag_of_a_failed_job_is_found(here: Places, con: sqlite3.Connection, control: pathlib.Path) -> None:
-    """Without .diag it looks as if it had never run."""
+    """Without .diag it looks as if it had never run; one second is enough to know better, and none is not."""
     failed = ENDED._replace(failed=b"failed", diag=None)
     lay(control, failed)
     sweep(here, con)
     assert used(con) == [(0, 0)]
-    _comes_late(control)
+    for diag, recorded, found in ((DIAG.replace(b"=61.02s", b"=0s"), 0, (0, 0)), (b"WallTime=1s\n", 1, (1, None))):
+        pathlib.Path(job_file(str(control), JOB, "diag")).write_bytes(diag)
 
-    assert sweep(here, con).recorded == 1
-    assert used(con) == [(61, 60)]
+        assert sweep(here, con).recorded == recorded
+        assert used(con) == [found]
 
 
 def test_cpu_time_that_comes_late_is_found(here: Places, con: sqlite3.Connection, control: pathlib.Path) -> None:
