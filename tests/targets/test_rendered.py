@@ -228,6 +228,19 @@ def test_one_value_at_a_time(name: str, field: str) -> None:
     assert any(found), "nothing was compared"
 
 
+AMOUNTS = [name for name in VALUES if type(getattr(JOB, name)) is int and name not in ("submit_time", "end_time")]
+
+
+@pytest.mark.parametrize("name", [one for one in PLAIN if one != "AUDITOR"])
+@pytest.mark.parametrize("field", AMOUNTS)
+def test_one_number_in_a_job_without_others(name: str, field: str) -> None:
+    """The bound of several numbers is that of each: no other one hides it. (AUDITOR is told of cores in any case.)"""
+    bare = JOB._replace(**dict.fromkeys(AMOUNTS, 0))
+    found = [check(PLAIN[name], bare._replace(**{field: value})) for value in NUMBERS]
+
+    assert any(found), "nothing was compared"
+
+
 @pytest.mark.parametrize("name", PLAIN)
 def test_a_vo_by_the_authgroup_of_a_user(name: str) -> None:
     """Users without attributes who differ in nothing else are of two VOs."""

@@ -86,6 +86,34 @@ def test_sgas_stores_every_column_as_intended(job: AAR) -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("count", "nodes", "cores"),
+    [
+        pytest.param(-1, None, None, id="impossible"),
+        pytest.param(0, None, None, id="unknown"),
+        pytest.param(1, 1, 1, id="one"),
+        pytest.param(2, 2, 2, id="two"),
+        pytest.param(32_767, 32_767, 32_767, id="smallint"),
+        pytest.param(32_768, 32_767, 32_768, id="beyond-smallint"),
+        pytest.param(2_147_483_647, 32_767, 2_147_483_647, id="integer"),
+        pytest.param(2_147_483_648, None, None, id="beyond-integer"),
+    ],
+)
+def test_sgas_stores_the_numbers_of_nodes_and_cores(job: AAR, count: int, nodes: int | None, cores: int | None) -> None:
+    """One is a number as any other one; PostgreSQL's smallint has nodes, its integer cores, and 0 is never sent."""
+
+    def counts(node_count: int, core_count: int) -> tuple[int | None, int | None]:
+        aar = job._replace(node_count=node_count, core_count=core_count)
+        at_once = RECORDS.rendered(aar, NOW)
+        text = at_once.text if at_once else RECORDS.text(RECORDS.accept(aar, NOW).aar, NOW)
+        stored = sgas_rules.parse(DOCUMENT.join([text]).encode())[0]
+        return stored["node_count"], stored["processors"]
+
+    assert counts(count, 8) == (nodes, 8)
+    assert counts(0, count) == (None, cores)
+    assert counts(count, count) == (nodes, cores)
+
+
 def test_the_documented_style_names_roles_without_their_key(job: AAR) -> None:
     """`sgas_vo_style=doc`: plain role, nothing for NULL."""
     assert row(job, OPTIONS._replace(vo_style="doc"))["voattributes"] == [("/atlas", "production"), ("/atlas/uk", None)]
