@@ -18,6 +18,9 @@ from arcacct.errors import StoreError
 from arcacct.records.recorder import name_id
 from arcacct.sources.engine import imports
 from arcacct.sources.engine.runs import BatchSite
+from arcacct.sources.slurm.importer import SOURCE, sonars_record
+from arcacct.sources.slurm.record import SlurmRun
+from arcacct.sources.slurm.sacct import OutputForm
 from arcacct.sources.sonar.importer import Importer
 from arcacct.sources.sonar.jobs import Site
 
@@ -313,6 +316,37 @@ def test_sonars_name_of_the_cluster_may_be_another(host) -> None:
 
     assert (report.taken.new, report.taken.added) == (10, 0)
     assert host.value("SELECT count(*) FROM v1_jobs") == 10
+
+
+THE_SAME_RUN = (
+    # The same end, whatever Sonar says of the submission; times are cut to seconds.
+    *((0, 0), (1, 0), (-1, 0), (0, 5000), (1, -5000)),
+    # Another season: the end is an hour off, and the submission too if Slurm was in that season then.
+    *((3600, 0), (3600, 3600), (-3600, -3600), (-3600, 0), (3600, -3600)),
+    *((3599, 1), (3601, -1), (3601, 3601), (-3599, -3599)),
+)
+ANOTHER_RUN = (
+    *((2, 0), (-2, 0), (1800, 0), (1800, 1800)),
+    # It ended an hour before or after, and was submitted at another time.
+    *((3600, 2), (3600, -2), (3600, 3598), (3600, 3602), (-3600, -5000)),
+    *((3598, 0), (3602, 0), (3602, 3602), (-3602, -3600), (7200, 7200)),
+)
+"""Seconds by which end and submission of Sonar's record are later than Slurm's."""
+
+
+def test_sonars_record_is_known_by_its_times(host) -> None:
+    """Sonar's record of a run ends with it, or both of its times are of another season; any other is another run."""
+    sonars_jobs(host)
+    read = [one.what for one in SOURCE.read([slurms_jobs()], OutputForm(cluster="slurm"))]
+    (run,) = [one for one in read if isinstance(one, SlurmRun) and one.job_id == 1]
+    found = {}
+    for end_off, submit_off in (*THE_SAME_RUN, *ANOTHER_RUN):
+        with writing(host.con, host.here) as con:
+            times = (run.end_time + end_off, run.submit_time + submit_off)
+            con.execute("UPDATE AAR SET (EndTime, SubmitTime) = (?, ?) WHERE LocalJobID = '1'", times)
+        found[end_off, submit_off] = sonars_record(host.con, run) is not None
+
+    assert found == dict.fromkeys(THE_SAME_RUN, True) | dict.fromkeys(ANOTHER_RUN, False)
 
 
 def test_a_record_that_was_pruned_stays_away(host) -> None:
