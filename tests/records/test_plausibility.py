@@ -116,6 +116,64 @@ def test_what_cannot_be_true_is_found_under_its_reason(values, found) -> None:
     assert reasons(**values) == found
 
 
+NO_CPU = {"cpu_user_s": 0, "cpu_kernel_s": 0}
+
+
+@pytest.mark.parametrize(
+    ("field", "found", "least", "most", "others"),
+    [
+        # APEL's INT, for the wall time and for user and kernel time together.
+        ("wall_s", "wall_s", 0, 2**31 - 1, {"submit_time": 0, "end_time": 2**32, **NO_CPU}),
+        ("cpu_user_s", "cpu_s", 0, 2**31 - 1, {"cpu_kernel_s": 0, "cores": 10**6, "nodes": 0}),
+        ("cpu_kernel_s", "cpu_s", 0, 2**31 - 2, {"cpu_user_s": 1, "cores": 10**6, "nodes": 0}),
+        # The job's life and 5 minutes: from its run if nothing else is known, until an end that A-REX did not see.
+        ("wall_s", "wall_s", 0, 4000, NO_CPU),
+        ("wall_s", "wall_s", 0, 1300, {"submit_time": 0, "start_time": END - 1000, **NO_CPU}),
+        ("wall_s", "wall_s", 0, 4100, {"ran_until": END + 100, **NO_CPU}),
+        ("wall_s", "wall_s", 0, END - 788_918_400 + 300, {"submit_time": 0, **NO_CPU}),
+        # Eight threads of each core, and a minute.
+        ("cpu_user_s", "cpu_s", 0, 8 * 3600 + 60, {"cpu_kernel_s": 0}),
+        ("cpu_kernel_s", "cpu_s", 0, 8 * 4 * 3600 + 50, {"cpu_user_s": 10, "cores": 4}),
+        ("cpu_user_s", "cpu_s", 0, 60, {"wall_s": 0, "cpu_kernel_s": 0}),
+        ("cpu_user_s", "cpu_s", 0, 8 * 3700 + 60, {"wall_s": None, "cpu_kernel_s": 0}),
+        ("cpu_user_s", "cpu_s", 0, 8 * 3800 + 60, {"ran_until": END + 100, "cpu_kernel_s": 0}),
+        # Linux's processors of each node, where nobody says how many cores.
+        ("cpu_user_s", "cpu_s", 0, 3 * 8192 * 3600 + 60, {"cores": 0, "nodes": 3, "cpu_kernel_s": 0}),
+        ("cpu_user_s", "cpu_s", 0, 8192 * 3600 + 60, {"cores": 0, "nodes": 0, "cpu_kernel_s": 0}),
+        ("cores", "core_count", 0, 8192, NO_CPU),
+        ("cores", "core_count", 0, 5 * 8192, {"nodes": 5, **NO_CPU}),
+        ("cores", "core_count", 0, 10_000_000, {"nodes": 0, **NO_CPU}),
+        ("cores", "core_count", 0, 10_000_000, {"nodes": 200_000, **NO_CPU}),
+        ("nodes", "node_count", 0, 200_000, {}),
+        # The years 1995 to 9999, and two clocks at most 5 minutes apart.
+        ("end_time", "end_time", 788_918_400, 253_402_300_799, {"submit_time": 0, "wall_s": 0, **NO_CPU}),
+        ("submit_time", "end_time", 1, END + 300, {"wall_s": 0, **NO_CPU}),
+    ],
+)
+def test_a_value_at_its_bound_is_possible_and_one_beyond_is_not(field, found, least, most, others) -> None:
+    """The bounds that the manual gives, in numbers: the least and the most of each, and one less and one more."""
+
+    def fields(value: int) -> list[str]:
+        return [one for _reason, one in reasons(**{**others, field: value})]
+
+    assert {value: fields(value) for value in (least, most)} == {least: [], most: []}
+    assert fields(most + 1) == [found]
+    # A submission of 0 is unknown.
+    assert fields(least - 1) == ([found] if field != "submit_time" else [])
+
+
+@pytest.mark.parametrize(
+    ("kind", "least", "most"),
+    [("HEPSPEC", 200, 1_000_000), ("HEPscore23", 200, 1_000_000), ("Si2k", 50_000, 250_000_000)],
+)
+def test_a_benchmark_at_its_bound_is_possible_and_one_beyond_is_not(kind, least, most) -> None:
+    """In thousandths, which are the smallest part that is sent."""
+    found = {value: reasons(benchmark=f"{kind}:{value / 1000}") for value in (least - 1, least, most, most + 1)}
+    impossible = [("benchmark-impossible", "benchmark")]
+
+    assert found == {least - 1: impossible, least: [], most: [], most + 1: impossible}
+
+
 def test_a_bound_is_named_where_there_is_one() -> None:
     """The life of the job with a slack for clocks, and the threads of its cores for as long as it can have run."""
     found = implausible_values(
