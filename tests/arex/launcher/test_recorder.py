@@ -426,6 +426,21 @@ def test_an_event_that_is_recorded_already_is_the_same(host: Host) -> None:
     assert events(str(host.database)).count((JOB, "SUBMIT")) == 1
 
 
+@pytest.mark.parametrize(("late_s", "is_same"), [(-6, False), (-5, True), (0, True), (5, True), (6, False)])
+def test_an_event_within_five_seconds_of_a_recorded_one_is_the_same(host: Host, late_s: int, is_same: bool) -> None:
+    """No job is in a state again after five seconds, and a callout is not later than that."""
+    begin_ns = NOON_NS - 100 * 10**9
+    lay(host.control, Files("SUBMIT", begin_ns))
+    host.sweep()
+    host.call("SUBMIT")
+    (event,) = host.spool
+    os.utime(event, ns=(begin_ns + late_s * 10**9,) * 2)
+    lay(host.control, Files("FINISHING", begin_ns + 60 * 10**9))
+    host.drain()
+
+    assert events(str(host.database)).count((JOB, "SUBMIT")) == (1 if is_same else 2)
+
+
 def test_a_job_that_is_resumed_within_seconds(host: Host) -> None:
     """It is in a state twice, and each of the two events is one."""
     for late_s in (0, 3):

@@ -506,6 +506,21 @@ def test_the_launchers_time_is_not_the_one_of_a_later_state(
     ]
 
 
+@pytest.mark.parametrize(("later_ns", "is_same"), [(0, True), (999_999_999, True), (10**9, False), (5 * 10**9, False)])
+def test_a_status_file_of_the_launchers_second_is_that_of_the_event(
+    here: Places, con: sqlite3.Connection, control: pathlib.Path, later_ns: int, is_same: bool
+) -> None:
+    """The launcher of 0.2 cut its time to seconds: the state may have begun later in that second, not in the next."""
+    private_directory(here.spool)
+    lines = f"version=1\ncontroldir={control}\njobid={JOB}\nstate=FINISHING\ntime={NOON_S}\n"
+    pathlib.Path(here.spool, f"{NOON_S}-1-FINISHING-{JOB}").write_text(lines)
+    lay(control, Files("FINISHING", NOON_NS + later_ns))
+
+    sweep(here, con)
+
+    assert len([row for row in rows(con)["JobEvents"] if row[1] == "FINISHING"]) == (1 if is_same else 2)
+
+
 def test_two_sweeps_at_once_record_once(here: Places, con: sqlite3.Connection, control: pathlib.Path) -> None:
     """Sweeps that run side by side trip over nothing and record each job once."""
     import subprocess

@@ -189,6 +189,34 @@ def test_a_control_directory_of_arex_7_goes_to_another_host(tmp_path: pathlib.Pa
         assert everything(con) == before
 
 
+@pytest.mark.parametrize(
+    ("recorded_s", "copied_s", "is_kept"),
+    [
+        # A-REX 7 writes the status file up to some minutes after the end that .local tells.
+        *((0, 601, True), (0, 10**6, True), (600, 10**6, True)),
+        # Not late enough for a copy: A-REX has ended the job anew.
+        *((0, 1, False), (0, 599, False), (0, 600, False)),
+        # The recorded end is that of another run than .local tells of.
+        *((-1, 10**6, False), (601, 10**6, False)),
+    ],
+)
+def test_a_status_file_is_a_copy_if_it_is_minutes_later_than_the_end(
+    tmp_path: pathlib.Path, recorded_s: int, copied_s: int, is_kept: bool
+) -> None:
+    """Ten minutes are between the slowest A-REX and a copy, on either side; times are after the end in .local."""
+    here = places(None, set_up(tmp_path / "control"))
+    end_s = NOON_NS // 10**9 - 10**7
+    cleanup = time.strftime("%Y%m%d%H%M%SZ", time.gmtime(end_s + 604800)).encode()
+    local = LOCAL.replace(b"starttime=20261120", b"starttime=20260701") + b"lifetime=604800\ncleanuptime=%s\n" % cleanup
+    with closing(open_accounting(here)) as con:
+        for after_s in (recorded_s, copied_s):
+            lay(pathlib.Path(here.controldir), Files(mtime_ns=(end_s + after_s) * 10**9, local=local))
+            sweep(here, con)
+        ends = [row[2] for row in statuses(con)]
+
+    assert ends == [end_s + (recorded_s if is_kept else copied_s)]
+
+
 def test_a_job_that_is_resumed_and_ends_again_has_its_new_end(tmp_path: pathlib.Path) -> None:
     """A-REX writes anew what .local tells of the end: that is no copy, whatever version it is."""
     here = places(None, set_up(tmp_path / "control"))
