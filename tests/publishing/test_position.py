@@ -60,6 +60,25 @@ def test_a_target_that_the_ledger_knows_is_in_no_doubt(ctx) -> None:
     assert ctx.summary.notes == [MEANING[DatabaseMismatch.ACCOUNTING_OTHER]]
 
 
+@pytest.mark.parametrize(
+    ("last_seq", "again", "found"),
+    [
+        (4, 4, []),
+        (5, 5, []),
+        (6, 6, [DatabaseMismatch.ACCOUNTING_OLD]),
+        # One of the two is damaged.
+        (2**40, 5, []),
+        (5, 2**40, []),
+    ],
+)
+def test_what_has_logged_less_than_was_sent_is_an_older_copy(ctx, last_seq, again, found) -> None:
+    """The positions of targets tell it where an older program counted no fences."""
+    cursors.set_cursor(ctx.publishing, Cursor(BLOCK, schema.incarnation(ctx.accounting), last_seq, JUNE, None))
+    ctx.publishing.execute("UPDATE Targets SET LastSeqAgain = ?", (again,))
+
+    assert incarnation.mismatches(incarnation.incarnation_state(ctx.accounting, ctx.publishing)) == found
+
+
 def test_a_damaged_target_begins_at_an_earlier_time_if_that_is_wanted(ctx) -> None:
     """It goes through the whole log in any case: an earlier start needs no further run."""
     publish(ctx, BLOCK)
