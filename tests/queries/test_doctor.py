@@ -40,6 +40,7 @@ from arcacct.config.parser import load
 from arcacct.config.paths import BY_DEFAULT
 from arcacct.config.review import STATES
 from arcacct.config.settings import settings
+from arcacct.config.values import Limit
 from arcacct.database import access, location, moving, upkeep
 from arcacct.database.durable import SNAPSHOT, log_done
 from arcacct.database.schema import note
@@ -646,6 +647,7 @@ def test_the_file_system_that_is_meant(tmp_path) -> None:
         (10**11, None, 4000, OK, "enough for years"),
         (10**11, 10**6, 30, OK, "enough for 30 days"),
         (10**11, 10**6, 29, WARNING, "arcacct db prune"),
+        (10**11, 10**6, 7, WARNING, "arcacct db prune"),
         (10**11, 10**6, 6, CRITICAL, "free disk space: if database"),
         (10**8, 10**6, None, CRITICAL, "free disk space: if database"),
         (10**11, 5000, 4000, WARNING, "room for 5000 files (inodes) only"),
@@ -657,6 +659,18 @@ def test_the_room_that_is_left(free_bytes, free_files, days, verdict, words) -> 
     one = disk_check(Disk("/db", free_bytes, free_files, days), Thresholds())
     assert one.severity == verdict
     assert words in one.text
+
+
+@pytest.mark.parametrize("limit", Thresholds(), ids=Thresholds._fields)
+def test_a_limit_is_reported_from_its_value_on_or_below_it(limit: Limit) -> None:
+    """What should not grow is reported as soon as it reaches the limit; what should not run out only below it."""
+    if limit.is_minimum:
+        judged = {limit.warning: OK, limit.warning - 1: WARNING, limit.critical: WARNING, limit.critical - 1: CRITICAL}
+    else:
+        judged = {limit.warning - 1: OK, limit.warning: WARNING, limit.critical - 1: WARNING, limit.critical: CRITICAL}
+    severity = health.under if limit.is_minimum else health.over
+
+    assert {value: severity(value, limit) for value in judged} == judged
 
 
 def test_how_long_the_disk_will_do(clinic) -> None:
