@@ -41,7 +41,8 @@ CREATE OR REPLACE VIEW v1_usage_by_month AS SELECT * REPLACE (
   CAST("jobs_without_wall" AS BIGINT) AS "jobs_without_wall",
   CAST("jobs_without_cpu" AS BIGINT) AS "jobs_without_cpu",
   CAST("core_s" AS BIGINT) AS "core_s",
-  CAST("core_with_cpu_s" AS BIGINT) AS "core_with_cpu_s")
+  CAST("core_with_cpu_s" AS BIGINT) AS "core_with_cpu_s",
+  CAST("cpu_with_core_s" AS BIGINT) AS "cpu_with_core_s")
 FROM sqlite_query('accounting', 'SELECT * FROM v1_usage_by_month');
 
 CREATE OR REPLACE VIEW v1_transfers AS SELECT * REPLACE (

@@ -10,6 +10,7 @@ import shutil
 import sqlite3
 import subprocess
 import sys
+import time
 from collections.abc import Collection, Mapping
 from contextlib import closing
 from urllib.parse import quote
@@ -19,11 +20,13 @@ import pytest
 sys.path.append(str(pathlib.Path(__file__).parent / "bench"))
 
 import generate
+import stored_jobs
 
 from arcacct.cli import demo
 from arcacct.config.paths import Places
 from arcacct.database import access, schema
 from arcacct.records import usage
+from arcacct.records.writer import JobWriter
 
 pytestmark = pytest.mark.campaign
 utils = pytest.importorskip("datasette.utils", reason="datasette is not installed (the extra `test` has it)")
@@ -136,10 +139,16 @@ def test_the_front_page_leads_to_every_view_and_query(here, metadata) -> None:
 
 @pytest.fixture(scope="module")
 def current(tmp_path_factory) -> Places:
-    """Jobs of the last month, and some of this month; in the sums: of the ten months before nothing is known."""
+    """
+    Jobs of the last month, and some of this month; in the sums: of the ten months before nothing is known.
+
+    One of this month has no wall time.
+    """
     made = generate.fill(tmp_path_factory.mktemp("current"), 300, generate.USUAL._replace(new=True))
     generate.add_jobs(made, 40)
     with closing(access.open_accounting(made)) as con:
+        unmeasured = stored_jobs.job(1, end_s=int(time.time()))._replace(wall_s=None)
+        JobWriter(con, "pbs", "server").write([unmeasured])
         usage.update_monthly(con, made)
     access.open_publishing(made).close()
     return made
@@ -165,6 +174,18 @@ def test_the_front_page_has_the_totals_of_this_month(current, metadata, tmp_path
     assert f"<dt>Core hours</dt><dd>{core_h:,.0f}</dd>" in text
     for vo, count in vos:
         assert f'<th scope="row">{vo}</th><td>{count}</td>' in text
+    both = "sum(CASE WHEN core_s IS NOT NULL THEN cpu_s END) / sum(CASE WHEN cpu_s IS NOT NULL THEN core_s END)"
+    of_month = "FROM v1_jobs WHERE substr(end_time_iso, 1, 7) = strftime('%Y-%m', 'now')"
+    queries = metadata["databases"]["accounting"]["queries"]
+    with closing(read_only(current.database)) as con:
+        efficiency, of_some = con.execute(f"SELECT 100.0 * {both}, count(*) > count(core_s) {of_month}").fetchone()
+        for query, name, which in (("usage_of_a_month", "vo", ""), ("users_of_a_vo", "user_dn", "AND vo = 'atlas'")):
+            asked = {"month": time.strftime("%Y-%m", time.gmtime()), "vo": "atlas"}
+            answers = con.execute(f"SELECT {name}, efficiency_percent FROM ({queries[query]['sql']})", asked).fetchall()
+            expected = con.execute(f"SELECT {name}, round(100.0 * {both}, 1) {of_month} {which} GROUP BY 1")
+            assert dict(answers) == dict(expected)
+    assert of_some
+    assert f"<dt>CPU efficiency</dt><dd>{efficiency:.1f} %</dd>" in text
     title = f"Accounting of {os.uname().nodename}"
     assert f"<title>{title}</title>" in text
     assert f"<h1>{title}</h1>" in text

@@ -29,7 +29,7 @@ OF_VALUES = (DataError, IntegrityError, InterfaceError, ProgrammingError)
 # Every connection is in WAL mode without automatic checkpoints (INVARIANTS 7): see `transaction`.
 
 
-ACCOUNTING_SCHEMA = 33
+ACCOUNTING_SCHEMA = 34
 """The number of the last script in schema/upgrade/accounting; a test keeps it true."""
 PUBLISHING_SCHEMA = 15
 """The number of the last script in schema/upgrade/publishing."""

@@ -292,10 +292,11 @@ class UsagePart(NamedTuple):
     jobs_without_wall: int = 0
     """Those that count, without a measured clock time: it is 0."""
     jobs_without_cpu: int = 0
-    wall_without_cpu_s: int = 0
-    """The clock time of those without a measured CPU time."""
     core_rest_s: int = 0
     """Core time less clock time times cores, of jobs whose runs had different cores."""
+    cpu_unpaired_s: int = 0
+    """Like the next: of jobs whose clock time or CPU time was not measured, which the efficiency leaves out."""
+    core_unpaired_s: int = 0
 
 
 class MeasuredPart(NamedTuple):
@@ -477,20 +478,22 @@ def _parts_of(
     con: Connection, keys: Sequence[str], source: str, where: str, values: Sequence[object]
 ) -> Iterator[UsagePart]:
     raw, group_by = (_RAW_2, _GROUP_BY_2) if schema_version(con) == 2 else (_RAW, _GROUP_BY)
-    no_wall, no_cpu, core_rest = "0", "0", "0"
+    no_wall, no_cpu, core_rest, unpaired = "0", "0", "0", "0"
     if is_ours(con):
         raw = _RAW_OURS
         # All jobs include some that do not count: no measurement of these is missing.
         no_wall, no_cpu = (f"CASE WHEN {column} THEN {_COUNTED} ELSE 0 END" for column in ("NoWall", "NoCpu"))
-        core_rest = "CoreRest"
+        core_rest, unpaired = "CoreRest", "(NoWall OR NoCpu)"
+    user_s, kernel_s, wall_s = map(_sound, ("UsedCPUUserTime", "UsedCPUKernelTime", "UsedWalltime"))
+    core_s = f"min({wall_s} * CPUCount + {core_rest}, {_LARGEST})"
     columns = ", ".join(raw[key] for key in keys)
     grouped = ", ".join(group_by.get(key, str(number)) for number, key in enumerate(keys, 1))
     rows = con.execute(
         f"SELECT {columns}{', ' if keys else ''}CPUCount, {raw['benchmark']}, count(*),"
-        f" {_measured('UsedWalltime')}, {_measured('UsedCPUUserTime')} + {_measured('UsedCPUKernelTime')},"
+        f" sum({wall_s}), sum({user_s}) + sum({kernel_s}),"
         f" sum(StatusID IN (SELECT ID FROM Status WHERE Name = {SQL_FAILED})), sum(StageInVolume), sum(StageOutVolume),"
-        f" sum({no_wall}), sum({no_cpu}), sum(CASE WHEN {no_cpu} THEN {_sound('UsedWalltime')} ELSE 0 END),"
-        f" sum({core_rest})"
+        f" sum({no_wall}), sum({no_cpu}), sum({core_rest}), sum(CASE WHEN {unpaired} THEN {user_s} + {kernel_s} ELSE 0"
+        f" END), sum(CASE WHEN {unpaired} THEN {core_s} ELSE 0 END)"
         f" FROM {source} WHERE {where}"
         f" GROUP BY {grouped}{', ' if grouped else ''}CPUCount, {group_by.get('benchmark', len(keys) + 2)}",
         values,
@@ -501,10 +504,6 @@ def _parts_of(
 def _part(row: Sequence[Any], width: int) -> UsagePart:
     cores, benchmark, *numbers = row[width:]
     return UsagePart(_key(row, width), cores, plain_text(benchmark) if benchmark else None, *numbers)
-
-
-def _measured(column: str) -> str:
-    return f"sum({_sound(column)})"
 
 
 def _sound(column: str) -> str:
@@ -734,7 +733,8 @@ def _kept(
         f" ON JobUsageShares.CellID = Cells.CellID AND EndTime >= ? AND EndTime < ?{kept_of_job}"
     )
     volumes = ("Kept.StageIn", "Kept.StageOut") if kept.has_details else ("0", "0")
-    amounts = ("Kept.Wall", "Kept.Cpu", *volumes, "Kept.NoWall", "Kept.NoCpu", "Kept.WallNoCpu", "Kept.CoreRest")
+    unmeasured = ("Kept.NoWall", "Kept.NoCpu", "Kept.CoreRest", "Kept.CpuUnpaired", "Kept.CoreUnpaired")
+    amounts = ("Kept.Wall", "Kept.Cpu", *volumes, *unmeasured)
     added = ("1", *(amount.replace("Kept.", "JobUsageShares.") for amount in amounts))
     taken = [f"-{amount}" for amount in added]
     found = _rows_of_kept(

@@ -153,8 +153,9 @@ class UsageSum:
     """Jobs without a measured clock time: it counts 0."""
     jobs_without_cpu: int = 0
     jobs_without_benchmark: int = 0
-    core_without_cpu_s: int = 0
-    """Core time of jobs without a measured CPU time."""
+    cpu_unpaired_s: int = 0
+    """Like the next: of jobs whose clock time or CPU time was not measured, which the efficiency leaves out."""
+    core_unpaired_s: int = 0
 
     def add(self, part: UsagePart, conversion: Conversion | None = None) -> None:
         """Add some jobs."""
@@ -172,7 +173,8 @@ class UsageSum:
         self.stage_out_bytes += whole(part.stage_out_bytes)
         self.jobs_without_wall += part.jobs_without_wall
         self.jobs_without_cpu += part.jobs_without_cpu
-        self.core_without_cpu_s += whole(part.wall_without_cpu_s) * core_count
+        self.cpu_unpaired_s += whole(part.cpu_unpaired_s)
+        self.core_unpaired_s += whole(part.core_unpaired_s)
         benchmark = parsed_benchmark(part.benchmark)
         if conversion is not None:
             self.as_millionths += conversion.millionths(core_s, benchmark)
@@ -203,7 +205,7 @@ class UsageSum:
         """
         The numbers that are shown; ``None`` is what is known of none of the jobs.
 
-        The efficiency is CPU time over core time of the jobs that have CPU time. ``exact``: hours are not rounded.
+        The efficiency is CPU time over core time of the jobs that have both. ``exact``: hours are not rounded.
         """
 
         def hours(amount: int, unit: int = _HOUR_S) -> float:
@@ -213,7 +215,7 @@ class UsageSum:
             lacking < self.jobs or not self.jobs
             for lacking in (self.jobs_without_wall, self.jobs_without_cpu, self.jobs_without_benchmark)
         )
-        measured_core_s = self.core_s - self.core_without_cpu_s
+        cpu_s, core_s = self.cpu_s - self.cpu_unpaired_s, self.core_s - self.core_unpaired_s
         hs06, hepscore23 = (
             hours(one, _HOUR_S * 10**6) if has_benchmark else None
             for one in (self.hs06_millionths, self.hepscore23_millionths)
@@ -225,7 +227,7 @@ class UsageSum:
             "core_hours": hours(self.core_s) if has_wall else None,
             "hs06_hours": hs06,
             "hepscore23_hours": hepscore23,
-            "cpu_efficiency": round(self.cpu_s / measured_core_s, 4) if has_cpu and measured_core_s else None,
+            "cpu_efficiency": round(cpu_s / core_s, 4) if core_s else None,
         }
         shown |= {name: getattr(self, name) for name in (_DETAILS if details else UNMEASURED)}
         if measured:

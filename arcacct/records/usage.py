@@ -59,10 +59,10 @@ _NOW = f"""
       FROM AAR
 """
 """SQL for these columns of each record, as `stats` counts them."""
-_FINER_AMOUNTS = ("Wall", "Cpu", "StageIn", "StageOut", "NoWall", "NoCpu", "WallNoCpu", "CoreRest")
+_FINER_AMOUNTS = ("Wall", "Cpu", "StageIn", "StageOut", "NoWall", "NoCpu", "CoreRest", "CpuUnpaired", "CoreUnpaired")
 """
-The amounts of a job. NoWall, NoCpu: 1 if not measured. WallNoCpu: its wall time if its CPU time is unknown. CoreRest:
-its core seconds less wall time times cores.
+The amounts of a job. NoWall, NoCpu: 1 if not measured. CoreRest: its core seconds less wall time times cores.
+CpuUnpaired, CoreUnpaired: its CPU time and core seconds if its wall time or CPU time is unknown.
 """
 
 
@@ -149,8 +149,11 @@ The amounts of a record, as columns of RecordUsage. NoWall, NoCpu: 1 if not meas
 time times cores.
 """
 _USED = f"EndTime, {', '.join(_OF_RECORD)}"
-_AMOUNTS = (*_OF_RECORD, "WallNoCpu")
-"""The summed amounts, as columns of JobUsageShares and MonthlyUsage. WallNoCpu: wall time of jobs without CPU time."""
+_AMOUNTS = (*_OF_RECORD, "CpuUnpaired", "CoreUnpaired")
+"""
+The summed amounts, as columns of JobUsageShares and MonthlyUsage. CpuUnpaired, CoreUnpaired: CPU time and core seconds
+of jobs whose wall time or CPU time is unknown: the efficiency leaves them out.
+"""
 KEYS = {"MonthlyUsage": _KEY.split(", "), "UsageBreakdown": [*_key(OF_MONTHS)]}
 AMOUNTS = {"MonthlyUsage": ("Jobs", *_AMOUNTS), "UsageBreakdown": ("Jobs", *_FINER_AMOUNTS)}
 """The key and the summed amounts of these tables, as their columns."""
@@ -174,7 +177,9 @@ _ADVANCE = (
     """,
     f"""
     INSERT INTO JobUsageShares (RecordID, CellID, EndTime, {", ".join(_AMOUNTS)})
-    SELECT RecordID, CellID, EndTime, {", ".join(f"Slice.{one}" for one in _OF_RECORD)}, Slice.NoCpu * Slice.Wall
+    SELECT RecordID, CellID, EndTime, {", ".join(f"Slice.{one}" for one in _OF_RECORD)},
+           (Slice.NoWall OR Slice.NoCpu) * Slice.Cpu,
+           (Slice.NoWall OR Slice.NoCpu) * min(Slice.Wall * Slice.CPUCount + Slice.CoreRest, {LARGEST_EXACT})
       FROM Slice JOIN MonthlyUsage ON {_SAME_KEY}
     """,
     _count("MonthlyUsage", "CellID", "CellID", _AMOUNTS, "+", ", ChangedSeq = :last"),

@@ -6,27 +6,29 @@
 --   AuthGroups: as in AuthGroups; '' when there are none
 --   ChangedSeq: of FinishedLog, when it changed last
 --   CoreRest: core s less wall time x cores, of jobs whose runs had different cores
+--   CpuUnpaired, CoreUnpaired: CPU and core s of jobs whose wall time or CPU time is unknown: no efficiency has them
 CREATE TABLE MonthlyUsage (
-  CellID     INTEGER PRIMARY KEY,
-  Month      INTEGER NOT NULL,
-  UserID     INTEGER NOT NULL,
-  VOID       INTEGER NOT NULL,
-  FQAN       TEXT NOT NULL,
-  EndpointID INTEGER NOT NULL,
-  NodeCount  INTEGER NOT NULL,
-  CPUCount   INTEGER NOT NULL,
-  Benchmark  TEXT NOT NULL,
-  AuthGroups TEXT NOT NULL,
-  Jobs       INTEGER NOT NULL DEFAULT 0,
-  Wall       INTEGER NOT NULL DEFAULT 0,
-  Cpu        INTEGER NOT NULL DEFAULT 0,
-  Earliest   INTEGER,
-  Latest     INTEGER,
-  ChangedSeq INTEGER NOT NULL,
-  NoWall     INTEGER NOT NULL DEFAULT 0,
-  NoCpu      INTEGER NOT NULL DEFAULT 0,
-  WallNoCpu  INTEGER NOT NULL DEFAULT 0,
-  CoreRest   INTEGER NOT NULL DEFAULT 0,
+  CellID       INTEGER PRIMARY KEY,
+  Month        INTEGER NOT NULL,
+  UserID       INTEGER NOT NULL,
+  VOID         INTEGER NOT NULL,
+  FQAN         TEXT NOT NULL,
+  EndpointID   INTEGER NOT NULL,
+  NodeCount    INTEGER NOT NULL,
+  CPUCount     INTEGER NOT NULL,
+  Benchmark    TEXT NOT NULL,
+  AuthGroups   TEXT NOT NULL,
+  Jobs         INTEGER NOT NULL DEFAULT 0,
+  Wall         INTEGER NOT NULL DEFAULT 0,
+  Cpu          INTEGER NOT NULL DEFAULT 0,
+  Earliest     INTEGER,
+  Latest       INTEGER,
+  ChangedSeq   INTEGER NOT NULL,
+  NoWall       INTEGER NOT NULL DEFAULT 0,
+  NoCpu        INTEGER NOT NULL DEFAULT 0,
+  CoreUnpaired INTEGER NOT NULL DEFAULT 0,
+  CoreRest     INTEGER NOT NULL DEFAULT 0,
+  CpuUnpaired  INTEGER NOT NULL DEFAULT 0,
   UNIQUE (Month, UserID, VOID, FQAN, EndpointID, NodeCount, CPUCount, Benchmark, AuthGroups)
 );
 CREATE INDEX MonthlyUsage_ChangedSeq_IDX ON MonthlyUsage (ChangedSeq, Month);
@@ -41,23 +43,24 @@ CREATE TABLE UsageCursor (
 --   MonthID, DayID, HostID: the rows of UsageBreakdown that count the job; NULL: none yet, the next command that
 --     writes adds it
 --   NoWall, NoCpu: 1 where that value is unknown
---   WallNoCpu: the wall clock time of a job whose CPU time is unknown
 --   CoreRest: core s less wall time x cores, of a job whose runs had different cores
+--   CpuUnpaired, CoreUnpaired: CPU and core s, if the job's wall time or CPU time is unknown
 CREATE TABLE JobUsageShares (
-  RecordID  INTEGER PRIMARY KEY,
-  CellID    INTEGER NOT NULL,
-  EndTime   INTEGER NOT NULL,
-  Wall      INTEGER NOT NULL,
-  Cpu       INTEGER NOT NULL,
-  MonthID   INTEGER,
-  DayID     INTEGER,
-  HostID    INTEGER,
-  StageIn   INTEGER,
-  StageOut  INTEGER,
-  NoWall    INTEGER NOT NULL DEFAULT 0,
-  NoCpu     INTEGER NOT NULL DEFAULT 0,
-  WallNoCpu INTEGER NOT NULL DEFAULT 0,
-  CoreRest  INTEGER NOT NULL DEFAULT 0
+  RecordID     INTEGER PRIMARY KEY,
+  CellID       INTEGER NOT NULL,
+  EndTime      INTEGER NOT NULL,
+  Wall         INTEGER NOT NULL,
+  Cpu          INTEGER NOT NULL,
+  MonthID      INTEGER,
+  DayID        INTEGER,
+  HostID       INTEGER,
+  StageIn      INTEGER,
+  StageOut     INTEGER,
+  NoWall       INTEGER NOT NULL DEFAULT 0,
+  NoCpu        INTEGER NOT NULL DEFAULT 0,
+  CoreUnpaired INTEGER NOT NULL DEFAULT 0,
+  CoreRest     INTEGER NOT NULL DEFAULT 0,
+  CpuUnpaired  INTEGER NOT NULL DEFAULT 0
 );
 CREATE INDEX JobUsageShares_Cell_IDX ON JobUsageShares (CellID, EndTime);
 CREATE INDEX JobUsageShares_Waiting_IDX ON JobUsageShares (RecordID) WHERE MonthID IS NULL;
@@ -69,28 +72,29 @@ CREATE INDEX JobUsageShares_Waiting_IDX ON JobUsageShares (RecordID) WHERE Month
 --   Project: as in JobExtraInfo; '' when there is none
 --   Host: the node that the batch system named first
 CREATE TABLE UsageBreakdown (
-  FinerID    INTEGER PRIMARY KEY,
-  Kind       INTEGER NOT NULL,
-  Period     INTEGER NOT NULL,
-  UserID     INTEGER NOT NULL,
-  VOID       INTEGER NOT NULL,
-  FQAN       TEXT NOT NULL,
-  EndpointID INTEGER NOT NULL,
-  QueueID    INTEGER NOT NULL,
-  StatusID   INTEGER NOT NULL,
-  Project    TEXT NOT NULL,
-  Host       TEXT NOT NULL,
-  CPUCount   INTEGER NOT NULL,
-  Benchmark  TEXT NOT NULL,
-  Jobs       INTEGER NOT NULL DEFAULT 0,
-  Wall       INTEGER NOT NULL DEFAULT 0,
-  Cpu        INTEGER NOT NULL DEFAULT 0,
-  StageIn    INTEGER NOT NULL DEFAULT 0,
-  StageOut   INTEGER NOT NULL DEFAULT 0,
-  NoWall     INTEGER NOT NULL DEFAULT 0,
-  NoCpu      INTEGER NOT NULL DEFAULT 0,
-  WallNoCpu  INTEGER NOT NULL DEFAULT 0,
-  CoreRest   INTEGER NOT NULL DEFAULT 0,
+  FinerID      INTEGER PRIMARY KEY,
+  Kind         INTEGER NOT NULL,
+  Period       INTEGER NOT NULL,
+  UserID       INTEGER NOT NULL,
+  VOID         INTEGER NOT NULL,
+  FQAN         TEXT NOT NULL,
+  EndpointID   INTEGER NOT NULL,
+  QueueID      INTEGER NOT NULL,
+  StatusID     INTEGER NOT NULL,
+  Project      TEXT NOT NULL,
+  Host         TEXT NOT NULL,
+  CPUCount     INTEGER NOT NULL,
+  Benchmark    TEXT NOT NULL,
+  Jobs         INTEGER NOT NULL DEFAULT 0,
+  Wall         INTEGER NOT NULL DEFAULT 0,
+  Cpu          INTEGER NOT NULL DEFAULT 0,
+  StageIn      INTEGER NOT NULL DEFAULT 0,
+  StageOut     INTEGER NOT NULL DEFAULT 0,
+  NoWall       INTEGER NOT NULL DEFAULT 0,
+  NoCpu        INTEGER NOT NULL DEFAULT 0,
+  CoreUnpaired INTEGER NOT NULL DEFAULT 0,
+  CoreRest     INTEGER NOT NULL DEFAULT 0,
+  CpuUnpaired  INTEGER NOT NULL DEFAULT 0,
   UNIQUE (Kind, Period, UserID, VOID, FQAN, EndpointID, QueueID, StatusID, Project, Host, CPUCount, Benchmark)
 );
 
@@ -106,32 +110,36 @@ WITH Tail AS (SELECT RecordID FROM FinishedLog WHERE Seq > (SELECT Seq FROM Usag
        SELECT CellID FROM Tail CROSS JOIN RecordUsage USING (RecordID)
          JOIN MonthlyUsage USING (Month, UserID, VOID, FQAN, EndpointID, NodeCount, CPUCount, Benchmark, AuthGroups))
 SELECT Month, UserID, VOID, FQAN, EndpointID, NodeCount, CPUCount, Benchmark, AuthGroups, Jobs, Wall, Cpu, NoWall,
-       NoCpu, WallNoCpu, CoreRest, Earliest, Latest
+       NoCpu, CoreRest, CpuUnpaired, CoreUnpaired, Earliest, Latest
   FROM MonthlyUsage WHERE Jobs > 0 AND CellID NOT IN Changed
 UNION ALL
 SELECT * FROM (
   SELECT Month, UserID, VOID, FQAN, EndpointID, NodeCount, CPUCount, Benchmark, AuthGroups,
          sum(Jobs) AS Jobs, sum(Wall) AS Wall, sum(Cpu) AS Cpu, sum(NoWall) AS NoWall, sum(NoCpu) AS NoCpu,
-         sum(WallNoCpu) AS WallNoCpu, sum(CoreRest) AS CoreRest, min(Earliest) AS Earliest, max(Latest) AS Latest
+         sum(CoreRest) AS CoreRest, sum(CpuUnpaired) AS CpuUnpaired, sum(CoreUnpaired) AS CoreUnpaired,
+         min(Earliest) AS Earliest, max(Latest) AS Latest
     FROM (
       SELECT Month, UserID, VOID, FQAN, EndpointID, NodeCount, CPUCount, Benchmark, AuthGroups, Jobs, Wall, Cpu, NoWall,
-             NoCpu, WallNoCpu, CoreRest, Earliest, Latest
+             NoCpu, CoreRest, CpuUnpaired, CoreUnpaired, Earliest, Latest
         FROM MonthlyUsage WHERE Jobs > 0 AND CellID IN Changed AND CellID NOT IN Touched
       UNION ALL
       SELECT Month, UserID, VOID, FQAN, EndpointID, NodeCount, CPUCount, Benchmark, AuthGroups,
              MonthlyUsage.Jobs - Gone.Jobs, MonthlyUsage.Wall - Gone.Wall, MonthlyUsage.Cpu - Gone.Cpu,
              MonthlyUsage.NoWall - Gone.NoWall, MonthlyUsage.NoCpu - Gone.NoCpu,
-             MonthlyUsage.WallNoCpu - Gone.WallNoCpu, MonthlyUsage.CoreRest - Gone.CoreRest,
+             MonthlyUsage.CoreRest - Gone.CoreRest, MonthlyUsage.CpuUnpaired - Gone.CpuUnpaired,
+             MonthlyUsage.CoreUnpaired - Gone.CoreUnpaired,
              (SELECT min(EndTime) FROM JobUsageShares WHERE CellID = MonthlyUsage.CellID AND RecordID NOT IN Tail),
              (SELECT max(EndTime) FROM JobUsageShares WHERE CellID = MonthlyUsage.CellID AND RecordID NOT IN Tail)
         FROM (SELECT CellID, count(*) AS Jobs, sum(Wall) AS Wall, sum(Cpu) AS Cpu, sum(NoWall) AS NoWall,
-                     sum(NoCpu) AS NoCpu, sum(WallNoCpu) AS WallNoCpu, sum(CoreRest) AS CoreRest
+                     sum(NoCpu) AS NoCpu, sum(CoreRest) AS CoreRest, sum(CpuUnpaired) AS CpuUnpaired,
+                     sum(CoreUnpaired) AS CoreUnpaired
                 FROM Tail CROSS JOIN JobUsageShares USING (RecordID) GROUP BY CellID) AS Gone
         CROSS JOIN MonthlyUsage USING (CellID)
        WHERE MonthlyUsage.Jobs > Gone.Jobs
       UNION ALL
       SELECT Month, UserID, VOID, FQAN, EndpointID, NodeCount, CPUCount, Benchmark, AuthGroups, 1, Wall, Cpu, NoWall, NoCpu,
-             NoCpu * Wall, CoreRest, EndTime, EndTime
+             CoreRest, CASE WHEN NoWall OR NoCpu THEN Cpu ELSE 0 END,
+             CASE WHEN NoWall OR NoCpu THEN min(Wall * CPUCount + CoreRest, 9007199254740992) ELSE 0 END, EndTime, EndTime
         FROM Tail CROSS JOIN RecordUsage USING (RecordID)
     )
    GROUP BY Month, UserID, VOID, FQAN, EndpointID, NodeCount, CPUCount, Benchmark, AuthGroups

@@ -255,7 +255,8 @@ FROM JobValues;
 --   jobs_without_wall: jobs whose clock time was not measured; it counts 0 in wall_s
 --   jobs_without_cpu: jobs whose CPU time was not measured; it counts 0 in cpu_s
 --   core_s: s of core time of all jobs: wall_s times core_count, corrected for jobs whose runs had different cores
---   core_with_cpu_s: s of core time of the jobs whose CPU time was measured: cpu_s divided by it is the efficiency
+--   core_with_cpu_s: s of core time of the jobs whose clock time and CPU time were measured
+--   cpu_with_core_s: s of CPU time of these jobs: divided by core_with_cpu_s it is the efficiency
 CREATE VIEW v1_usage_by_month AS
 SELECT
   CAST(substr(Month, 1, 4) || '-' || substr(Month, 5) AS TEXT) AS month,
@@ -287,7 +288,8 @@ SELECT
   CAST(NoWall AS INTEGER) AS jobs_without_wall,
   CAST(NoCpu AS INTEGER) AS jobs_without_cpu,
   CAST(Wall * CPUCount + CoreRest AS INTEGER) AS core_s,
-  CAST((Wall - WallNoCpu) * CPUCount + CoreRest AS INTEGER) AS core_with_cpu_s
+  CAST(Wall * CPUCount + CoreRest - CoreUnpaired AS INTEGER) AS core_with_cpu_s,
+  CAST(Cpu - CpuUnpaired AS INTEGER) AS cpu_with_core_s
 FROM CurrentUsage
 JOIN WLCGVOs ON WLCGVOs.ID = VOID
 JOIN Endpoints ON Endpoints.ID = EndpointID;

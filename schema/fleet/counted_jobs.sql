@@ -3,7 +3,8 @@
 -- is_published: those that receivers are sent, as the CE says in counted, which files of older versions lack.
 -- is_possible: 0 for values that no job can have (the ranges of arcacct.records.states, which every CE applies before it
 -- exports); no figure counts such a job. NULL is what nobody measured: no_wall and no_cpu are 1 then of a published job,
--- and a job whose cores are not known has one. core_rest_s: core_s less wall_s times cores, of a job whose runs had
+-- and a job whose cores are not known has one. is_unpaired: 1 if nobody measured the wall time or the CPU time, so that
+-- the job has no efficiency. core_rest_s: core_s less wall_s times cores, of a job whose runs had
 -- different cores. Jobs may be told apart by texts of 8 KiB: a longer one would be compared as often as there are jobs,
 -- and `stats` refuses its file.
 -- wait_s: from the submission to the batch system to the start. Workers of A-REX write the start and the end in local time
@@ -45,7 +46,7 @@ SELECT
   CASE WHEN waited_s BETWEEN -60 AND -1 THEN 0 WHEN waited_s >= 0 THEN waited_s END AS wait_s,
   CASE WHEN wall_s IS NULL THEN is_published ELSE 0 END AS no_wall,
   CASE WHEN cpu_user_s IS NULL THEN is_published ELSE 0 END AS no_cpu,
-  CASE WHEN cpu_user_s IS NULL AND wall_s BETWEEN 0 AND 9007199254740992 THEN wall_s ELSE 0 END AS wall_without_cpu_s,
+  CASE WHEN wall_s IS NULL OR cpu_user_s IS NULL THEN 1 ELSE 0 END AS is_unpaired,
   CASE WHEN core_s BETWEEN 0 AND 9007199254740992 AND wall_s BETWEEN 0 AND 2147483647
             AND coalesce(core_count, 1) BETWEEN 0 AND 10000000
        THEN core_s - wall_s * coalesce(core_count, 1) ELSE 0 END AS core_rest_s,

@@ -10,8 +10,9 @@ SELECT
   CAST(sum({stage_out_bytes}) AS BIGINT) AS stage_out_bytes,
   CAST(sum(no_wall) AS BIGINT) AS jobs_without_wall,
   CAST(sum(no_cpu) AS BIGINT) AS jobs_without_cpu,
-  CAST(sum(wall_without_cpu_s) AS BIGINT) AS wall_without_cpu_s,
-  sum(1e0 * core_rest_s) AS core_rest_s
+  sum(1e0 * core_rest_s) AS core_rest_s,
+  CAST(sum(is_unpaired * cpu_s) AS BIGINT) AS cpu_unpaired_s,
+  sum(is_unpaired * (1e0 * wall_s * core_count + core_rest_s)) AS core_unpaired_s
 FROM counted_jobs
 WHERE {where}
 GROUP BY {keys}core_count, benchmark_type, benchmark_value

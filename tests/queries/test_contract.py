@@ -166,14 +166,20 @@ def test_what_counts_is_what_the_sums_have(mixed) -> None:
     )
     sums = "sum(wall_s), sum(cpu_s), sum(core_s)"
     jobs = con.execute(f"SELECT sum(counted), {sums} FROM v1_jobs").fetchone()
-    measured = "sum(CASE WHEN cpu_s IS NOT NULL THEN core_s END)"
-    with_cpu = con.execute(f"SELECT count(cpu_s), {measured} FROM v1_jobs").fetchone()
-    # As the sums are stored, and as they are while the last records are not in them.
-    for _once in range(2):
+    measured = con.execute(
+        "SELECT sum(cpu_s), sum(core_s) FROM v1_jobs WHERE cpu_s IS NOT NULL AND core_s IS NOT NULL"
+    ).fetchone()
+    unmeasured = con.execute("SELECT sum(wall_s IS NULL), sum(cpu_s IS NULL) FROM v1_jobs WHERE counted").fetchone()
+    assert measured[0] < jobs[2]
+    assert measured[1] < jobs[3]
+    # As the sums are stored, and as they are while the last records, or all, are not in them.
+    for behind in (0, 9, 99):
+        con.execute("UPDATE UsageCursor SET Seq = max(Seq - ?, 0)", (behind,))
         assert con.execute(f"SELECT sum(jobs), {sums} FROM v1_usage_by_month").fetchone() == jobs
-        without = "sum(jobs) - sum(jobs_without_cpu), sum(core_with_cpu_s)"
-        assert con.execute(f"SELECT {without} FROM v1_usage_by_month").fetchone() == with_cpu
-        con.execute("UPDATE UsageCursor SET Seq = Seq - 9")
+        both = "sum(cpu_with_core_s), sum(core_with_cpu_s)"
+        assert con.execute(f"SELECT {both} FROM v1_usage_by_month").fetchone() == measured
+        without = "sum(jobs_without_wall), sum(jobs_without_cpu)"
+        assert con.execute(f"SELECT {without} FROM v1_usage_by_month").fetchone() == unmeasured
 
 
 def test_held_values_are_shown_as_told(mixed) -> None:

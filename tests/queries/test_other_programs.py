@@ -196,8 +196,8 @@ def grouped(jobs: list, *fields: str) -> dict[tuple, list]:
 
 
 def efficiency(jobs: list) -> float | None:
-    measured = [job for job in jobs if job.cpu_s is not None]
-    core_s = sum(job.core_s or 0 for job in measured)
+    measured = [job for job in jobs if None not in (job.cpu_s, job.core_s)]
+    core_s = sum(job.core_s for job in measured)
     return round(sum(job.cpu_s for job in measured) / core_s, 3) if core_s else None
 
 
@@ -229,10 +229,7 @@ def test_the_common_queries_give_the_sums_of_the_jobs_that_count(here) -> None:
     }
     assert by_queue == {key: sums(jobs) for key, jobs in grouped(present, "queue").items()}
     assert [*one_job] == [(JOB,)]
-    assert efficient == {
-        key: [sum(job.cpu_s is not None for job in jobs), efficiency(jobs)]
-        for key, jobs in grouped(month, "user_dn", "vo").items()
-    }
+    assert efficient == {key: [len(jobs), efficiency(jobs)] for key, jobs in grouped(month, "user_dn", "vo").items()}
     waited = grouped([job for job in present if job.wait_s is not None], "queue")
     assert waits == {
         key: [len(jobs), round(sum(job.wait_s for job in jobs) / len(jobs)), max(job.wait_s for job in jobs)]

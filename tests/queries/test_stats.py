@@ -23,6 +23,7 @@ from arcacct.queries import questions
 from arcacct.queries.questions import Selection
 from arcacct.queries.usage import NEEDS, UsageTable, usage
 from arcacct.records.usage import update_breakdown, update_monthly
+from arcacct.records.writer import JobWriter
 
 EXPECTED = corpus.AREX / "expected"
 OUTPUTS = (
@@ -135,6 +136,40 @@ def test_usage_by_vo_is_what_the_jobs_add_up_to(ours) -> None:
     assert (found["jobs"], found["wall_s"], found["cpu_s"]) == (jobs, wall_s, cpu_s) == (5, 59, 7)
     assert found["core_hours"] == round(core_s / 3600, 3)
     assert found["cpu_efficiency"] == round(cpu_s / core_s, 4)
+
+
+NO_CPU = {"cpu_user_s": None, "cpu_kernel_s": None}
+RUNS = {"extra": (("coreseconds", "28004"),)}
+"""Their core time is 4 s more than wall time times cores."""
+
+
+@pytest.mark.parametrize(
+    ("others", "expected"),
+    [
+        ([{"wall_s": None}], 0.725),
+        ([{"wall_s": None}, NO_CPU, {"wall_s": None, **NO_CPU}], 0.725),
+        ([RUNS], round(2 * 20_300 / (2 * 28_000 + 4), 4)),
+        ([RUNS | NO_CPU], 0.725),
+    ],
+    ids=["no wall time", "each unknown", "runs", "runs without CPU time"],
+)
+def test_the_efficiency_is_of_jobs_with_both_times(tmp_path, others, expected) -> None:
+    """Also from every job, and while no sum has them; a job without wall time alone has none."""
+    here = corpus.place(tmp_path)
+    initialise(here)
+    jobs = [stored_jobs.job(number)._replace(**values) for number, values in enumerate([{}, *others])]
+    alone = stored_jobs.job(99)._replace(vo="cms", wall_s=None)
+    with closing(open_accounting(here)) as con:
+        JobWriter(con, "pbs", "server").write([*jobs, alone])
+        found = [usage(con, Selection(), ("vo",), details=False)]
+        update_monthly(con, here)
+        found.append(usage(con, Selection(), ("vo",), details=False))
+        update_breakdown(con, here, everything=True)
+        found += [usage(con, Selection(), ("vo",), details=details) for details in (False, True)]
+        found.append(of_each_job(con, Selection(), ("vo",)))
+
+    for table in found:
+        assert {row["vo"]: row["cpu_efficiency"] for row in table.named()} == {"atlas": expected, "cms": None}
 
 
 def of_each_job(con, selection: Selection, by: tuple[str, ...], **options: bool) -> UsageTable:

@@ -46,6 +46,7 @@ change = st.one_of(
         st.sampled_from(STATES), st.integers(0, 1), st.sampled_from([0, 7, 2**62]),
     ),
     st.tuples(st.just("extra"), job, st.sampled_from(sorted(EXTRA)), st.integers(0, 2)),
+    st.tuples(st.just("unknown"), job, st.sampled_from(["wall_s", "cpu_user_s"])),
     st.tuples(st.just("fqan"), job, st.sampled_from(FQANS)),
     st.tuples(st.just("delete"), job),
     st.tuples(st.just("advance")),
@@ -92,11 +93,13 @@ def apply(con: Connection, here: Places, step: tuple) -> None:
     elif kind == "extra":
         choices = EXTRA[values[1]]
         recorder.set_children(con, found[0], "JobExtraInfo", [(values[1], choices[values[2] % len(choices)])])
+    elif kind == "unknown":
+        con.execute("INSERT OR IGNORE INTO FieldSources VALUES (?, ?, 'unknown')", (*found, values[1]))
     elif kind == "fqan":
         recorder.set_children(con, found[0], "AuthTokenAttributes", [("mainfqan", values[1])])
     else:
         con.execute("BEGIN")
-        for table in ("AuthTokenAttributes", "JobExtraInfo", "AAR"):
+        for table in ("AuthTokenAttributes", "JobExtraInfo", "FieldSources", "AAR"):
             con.execute(f"DELETE FROM {table} WHERE RecordID = ?", found)
         con.execute("COMMIT")
 

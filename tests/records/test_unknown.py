@@ -5,13 +5,16 @@ from __future__ import annotations
 import sqlite3
 from contextlib import closing
 
+import counted_jobs
 import pytest
+import stored_jobs
 from job_files import DIAG, JOB, LOCAL, NOON_NS, STATISTICS
 from slurm_files import CASES, SlurmHost, arc_job, row, table
 
 from arcacct.arex.control_files import JobFiles
 from arcacct.arex.job_facts import job_facts
-from arcacct.config.paths import JobRules
+from arcacct.config.paths import JobRules, places
+from arcacct.database.access import initialise, open_accounting
 from arcacct.database.schema import ACCOUNTING, ensure, in_memory, upgrades
 from arcacct.records import usage
 from arcacct.records.enrichment import enrich
@@ -210,10 +213,51 @@ def test_records_from_before_are_told_apart_by_what_they_have(tmp_path) -> None:
         found = old.execute("SELECT wall_s, cpu_s FROM v1_jobs ORDER BY job_id").fetchall()
         assert found == [(None, None), (100, 50), (0, 0), (0, 0), (None, None), (60, None), (60, 0)]
         assert counted(old) == (7, 2, 3)
-        assert old.execute("SELECT Jobs, NoWall, NoCpu, WallNoCpu, ChangedSeq FROM MonthlyUsage").fetchall() == [
+        assert old.execute("SELECT Jobs, NoWall, NoCpu, CoreUnpaired, ChangedSeq FROM MonthlyUsage").fetchall() == [
             (7, 2, 3, 60, 7)
         ]
         assert usage.differences(old) == []
+
+
+SUMS = ("MonthlyUsage", "JobUsageShares", "UsageBreakdown")
+
+
+def test_sums_of_schema_33_have_the_times_that_no_efficiency_has(tmp_path: pathlib.Path) -> None:
+    """Its upgrade makes the sums of a new database of the same jobs: counted, waiting, of several runs and pruned."""
+    here = places(None, str(tmp_path / "control"), str(tmp_path / "new.db"))
+    initialise(here)
+    path = str(tmp_path / "old.db")
+    with closing(open_accounting(here)) as con, closing(in_memory(ACCOUNTING, 33)) as old:
+        counted_jobs.add(con, here)
+        usage.update_breakdown(con, here, everything=True)
+        con.execute("DELETE FROM AAR WHERE RecordID % 2")
+        con.execute("DELETE FROM FinishedLog WHERE RecordID % 2")
+        JobWriter(con, "pbs", "server").write([stored_jobs.job(number)._replace(wall_s=None) for number in (60, 61)])
+        usage.update_monthly(con, here)
+        assert con.execute("SELECT count(*), sum(MonthID IS NULL) FROM JobUsageShares").fetchone() == (15, 2)
+        new = {table_: con.execute(f"SELECT * FROM {table_} ORDER BY 1").fetchall() for table_ in SUMS}
+        for table_, rows in new.items():
+            columns = [name for _cid, name, *_rest in con.execute(f"PRAGMA table_info({table_})")][:-1]
+            into = ", ".join("WallNoCpu" if name == "CoreUnpaired" else name for name in columns)
+            old.executemany(
+                f"INSERT INTO {table_} ({into}) VALUES ({', '.join('?' * len(columns))})", [row[:-1] for row in rows]
+            )
+        old.execute("UPDATE JobUsageShares SET WallNoCpu = NoCpu * Wall")
+        for table_, number, jobs in (
+            ("MonthlyUsage", "CellID", "CellID"),
+            ("UsageBreakdown", "FinerID", "CASE Kind WHEN 1 THEN MonthID WHEN 2 THEN DayID ELSE HostID END"),
+        ):
+            part = f"SELECT sum(WallNoCpu) FROM JobUsageShares AS Job WHERE {table_}.{number} = {jobs}"
+            old.execute(f"UPDATE {table_} SET WallNoCpu = ifnull(({part}), 0)")
+        old.execute("VACUUM INTO ?", (path,))
+
+    ensure(path, ACCOUNTING)
+
+    with closing(sqlite3.connect(path)) as old:
+        assert {table_: old.execute(f"SELECT * FROM {table_} ORDER BY 1").fetchall() for table_ in SUMS} == new
+        assert old.execute("SELECT count(*) FROM FinishedLog").fetchone() == (0,)
+    unpaired = [row[-1] for row in new["JobUsageShares"]]
+    assert len(unpaired) - unpaired.count(0) == 3
 
 
 def _add(

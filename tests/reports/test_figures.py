@@ -325,7 +325,8 @@ def test_rows_are_sorted_by_the_names_of_columns() -> None:
 COUNTED = """
 SELECT coalesce(vo, '(no VO)') AS vo, user_dn, substr(end_time_iso, 1, 10) AS day, substr(end_time_iso, 1, 7) AS month,
        status = 'failed' AS failed, wall_s * core_count AS core_s, cpu_s,
-       CASE WHEN cpu_s IS NOT NULL THEN ifnull(wall_s * core_count, 0) END AS measured_s,
+       CASE WHEN wall_s IS NOT NULL THEN cpu_s END AS measured_cpu_s,
+       CASE WHEN cpu_s IS NOT NULL THEN wall_s * core_count END AS measured_core_s,
        CASE WHEN benchmark_type = 'HEPSPEC' AND benchmark_source <> 'default'
             THEN wall_s * core_count * benchmark_value END AS hs06_s,
        CASE benchmark_type WHEN 'HEPscore23' THEN wall_s * core_count * benchmark_value END AS hepscore23_s
@@ -339,7 +340,7 @@ SELECT {key}, count(*) AS jobs, sum(failed) AS failed_jobs, total(core_s) / 3600
        total(cpu_s) / 3600 AS cpu_hours, total(hs06_s) / 3600 AS hs06_hours,
        total(hepscore23_s) / 3600 AS hepscore23_hours,
        round((total(hs06_s) + total(hepscore23_s)) / 3600, 3) AS normalised_hours,
-       total(cpu_s) / nullif(total(measured_s), 0) AS cpu_efficiency
+       total(measured_cpu_s) / nullif(total(measured_core_s), 0) AS cpu_efficiency
   FROM counted WHERE {which} GROUP BY 1
 """
 TITLES = {

@@ -37,6 +37,7 @@ JOBS: dict[str, dict[str, object]] = {
     "in progress": {"status": "in-progress", "end_time": 0, "wall_s": None, **NO_CPU},
     "aborted": {"status": "aborted", "wall_s": 500},
     "aborted without usage": {"status": "aborted", "wall_s": None, **NO_CPU},
+    "of two runs without CPU time": {"extra": (("coreseconds", "27001"),), **NO_CPU},
 }
 """Values by kind, where they differ from those of a usual job; the jobs that are decided have the decision's name."""
 OLD = 2

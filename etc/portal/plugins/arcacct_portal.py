@@ -31,7 +31,7 @@ _HOST = os.uname().nodename
 _REPORT = re.compile(r"(\d{4}-\d{2})\.html")
 _BY_MONTH = """
 SELECT month, vo, sum(jobs) AS jobs, sum(core_s) / 3600.0 AS core_h, sum(cpu_s) / 3600.0 AS cpu_h,
-       sum(cpu_s) AS cpu_s, sum(core_with_cpu_s) AS core_with_cpu_s
+       sum(cpu_with_core_s) AS cpu_with_core_s, sum(core_with_cpu_s) AS core_with_cpu_s
   FROM v1_usage_by_month WHERE month >= :first AND month <= :last GROUP BY month, vo
 """
 _EARLIER = "SELECT 1 FROM v1_usage_by_month WHERE month < :first LIMIT 1"
@@ -185,7 +185,7 @@ def _sum(name: str, rows: list[Any]) -> dict[str, str]:
         "jobs": f"{total('jobs'):,.0f}",
         "core_h": f"{total('core_h'):,.0f}",
         "cpu_h": f"{total('cpu_h'):,.0f}",
-        "efficiency": f"{100 * total('cpu_s') / core_s:.1f} %" if core_s else "–",  # noqa: RUF001  a dash
+        "efficiency": f"{100 * total('cpu_with_core_s') / core_s:.1f} %" if core_s else "–",  # noqa: RUF001  a dash
     }
 
 
