@@ -1,4 +1,4 @@
-"""What one core of a worker node is worth."""
+"""The benchmark of one core of a worker node."""
 
 from __future__ import annotations
 

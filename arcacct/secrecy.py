@@ -1,5 +1,5 @@
 """
-What must not come out, in the forms in which it may come back: as it is, encoded for a URL, for HTML, JSON or a header.
+Secrets, in the forms in which they may come back: as they are, encoded for a URL, for HTML, JSON or a header.
 
 A proxy's or balancer's error page quotes requests, with the token in a header or the password in Proxy-Authorization.
 """

@@ -1,4 +1,4 @@
-"""TLS as grids do it: which certificate is shown, and whose are trusted."""
+"""TLS as grids use it: the certificate of the host, and the trusted authorities."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 """
-The one way out: what a text goes through before a person, a log or the ledger gets it.
+The filter for every text that a person, a log or the ledger gets.
 
 `sanitise_line` removes every secret of the run, then shows what steers a terminal in letters, then bounds the length,
 in this order: half a token behind a cut would not be recognised any more. What it gives it leaves as it is the next

@@ -47,6 +47,7 @@ PARTS = (
     Part("howto/implausible", "bounds", reference_tables.bounds),
     Part("howto/upgrade", "former", reference_tables.former),
     Part("howto/features", "keys", reference_tables.keys),
+    Part("project/architecture", "imports", reference_tables.imports),
 )
 
 

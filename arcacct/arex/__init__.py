@@ -1,1 +1,1 @@
-"""ARC itself: the control directory, the spool of the launcher, the sweep, and the databases that A-REX keeps."""
+"""A-REX: the control directory, the spool of the launcher, the sweep, and the databases of A-REX."""

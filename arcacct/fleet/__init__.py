@@ -1,1 +1,1 @@
-"""Questions to many CEs: of the files that `arcacct export` writes, by DuckDB or Spark, in the SQL of schema/fleet."""
+"""Queries over many CEs, on the files that `arcacct export` writes: DuckDB or Spark, with the SQL of schema/fleet."""

@@ -1,1 +1,1 @@
-"""Sending what was recorded to those who asked for it: batches, ledger, safeguard, delivery."""
+"""Publishing of new records and sums: runs, batches, ledger, safeguard, delivery. Knows no receiver."""

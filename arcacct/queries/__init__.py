@@ -1,1 +1,1 @@
-"""Questions: usage, the story of a job, a month in all places, health, plain SQL."""
+"""Queries: usage, the history of a job, a month in all places, health, plain SQL."""

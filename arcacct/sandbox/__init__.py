@@ -1,5 +1,5 @@
 """
-Receivers to rehearse against: SGAS, APEL behind the ARGO Messaging Service, and AUDITOR, on this machine.
+Receivers for the rehearsal: SGAS, APEL behind the ARGO Messaging Service, and AUDITOR, on this machine.
 
 They answer as the real ones do, keep every document they get in ``received/``, and can be made to misbehave.
 Only the loopback address is served, and only for certificates of an authority made on the spot.

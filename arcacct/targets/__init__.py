@@ -1,5 +1,5 @@
 """
-What each receiver wants, and how to speak to it: a folder for each kind of target, and the table of them.
+The kinds of targets: a folder for each, with options, format, the rules of the receiver and protocol, and their table.
 
 Nothing of a folder is imported before it is asked for.
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import ast
 import re
+import tomllib
 from importlib import import_module
 
 import commands_page
 import manual
 import sql_contract
 from generated import code, plain, table
+from imports_of import sources
 
 from arcacct.cli.main import FORMER
 from arcacct.cli.metrics import METRICS
@@ -200,3 +203,39 @@ def fields() -> str:
             rows = [(code(one.name), code(one.to), "needed" if one.is_needed else "", one.unit) for one in found.fields]
             parts.append(f"## {system.title}\n\n{table(('field', 'goes to', '', 'unit'), rows)}")
     return "\n".join(parts)
+
+
+def imports() -> str:
+    """
+    Return what each folder of the package may import, from the contracts of import-linter.
+
+    A layer may import those below it. In the lowest layers, names with ``:`` between them may import each other.
+    """
+    text = (manual.ROOT / "pyproject.toml").read_text(encoding="utf-8")
+    contracts = tomllib.loads(text)["tool"]["importlinter"]["contracts"]
+    (layers,) = (one["layers"] for one in contracts if one["type"] == "layers")
+    exceptions = {one["modules"][0]: one["ignore_imports"] for one in contracts if one["type"] == "independence"}
+    folders = [layer.split(" | ") for layer in layers if ":" not in layer and layer != "__main__"]
+    rows = []
+    for number, names in enumerate(folders):
+        below = [code(name) for lower in folders[number + 1 :] for name in lower]
+        for name in names:
+            rows.append((code(name), _first_sentence(name), ", ".join((*below, "shared modules"))))
+            if lines := exceptions.get(f"arcacct.{name}.*"):
+                rows.append((code(f"{name}/*"), "each folder in it", f"the same; of `{name}` only {_siblings(lines)}"))
+    shared = [code(name) for layer in layers if ":" in layer for name in layer.split(" : ")]
+    lowest = " and ".join(map(code, layers[-1].split(" : ")))
+    rows.append(("shared modules", ", ".join(shared), f"each other; {lowest} only each other"))
+    return table(("folder", "content", "may import"), rows)
+
+
+def _first_sentence(name: str) -> str:
+    tree = ast.parse(sources()[f"arcacct.{name}"].read_text(encoding="utf-8"))
+    return plain(" ".join((ast.get_docstring(tree) or "").split()).partition(". ")[0].rstrip("."))
+
+
+def _siblings(lines: list[str]) -> str:
+    """Return the names on the right of `arcacct.FOLDER.WHO -> arcacct.FOLDER.NAME`; WHO is ``**`` for every folder."""
+    pairs = [[side.split(".")[2] for side in line.split(" -> ")] for line in lines]
+    every = ", ".join(code(name) for who, name in pairs if who == "**")
+    return every + "".join(f"; {code(who)} also {code(name)}" for who, name in pairs if who != "**")
