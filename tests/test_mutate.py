@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ast
 import pathlib
+import subprocess
+import sys
 
 import pytest
 from breaks import breaks_of, explained
@@ -61,6 +63,20 @@ def test_what_is_broken_can_still_be_read(module) -> None:
     assert len(breaks) > 20
     for one in breaks:
         assert ast.dump(ast.parse(one.applied(source))) != ast.dump(ast.parse(source)), one.described(source)
+
+
+def test_the_parts_of_a_sample_are_the_sample() -> None:
+    """Each break is in one of them, and the seed chooses the same ones again."""
+
+    def listed(*options: str) -> list[str]:
+        command = [sys.executable, ROOT / "tests/mutate.py", "arcacct/publishing/cursors.py", "--list", *options]
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
+
+    sample = listed("--sample", "7", "--seed", "5")
+    parts = [listed("--sample", "7", "--seed", "5", "--slice", part) for part in ("1/2", "2/2")]
+
+    assert [len(part) for part in parts] == [4, 3]
+    assert sorted(one for part in parts for one in part) == sorted(sample)
 
 
 def test_what_is_explained_is_still_there() -> None:
