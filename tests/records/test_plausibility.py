@@ -59,6 +59,8 @@ def reasons(**values: object) -> list[tuple[str, str]]:
         {"benchmark": "HEPSPEC:1.0"},
         {"benchmark": "no benchmark"},
         {"benchmark": "HEPscore23:no number"},
+        # The site's default replaces it.
+        {"benchmark": "SPECint:10"},
         # A fraction in a column of whole numbers.
         {"wall_s": 3600.5},
     ],
