@@ -1,5 +1,8 @@
 -- An efficiency is of jobs whose wall time and CPU time are both known: the sums have the CPU time and the core seconds of
 -- the others, in the place of the wall time of jobs without CPU time.
+-- These views read some that are not there while scripts run, so that SQLite would refuse to rename a column.
+DROP VIEW IF EXISTS v1_job_telemetry;
+DROP VIEW IF EXISTS v1_jobs;
 DROP VIEW IF EXISTS v1_usage_by_month;
 DROP VIEW IF EXISTS CurrentUsage;
 ALTER TABLE MonthlyUsage RENAME COLUMN WallNoCpu TO CoreUnpaired;
