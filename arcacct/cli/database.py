@@ -9,7 +9,7 @@ from functools import partial
 
 import click
 
-from arcacct.cli.console import ask, examples, print_error, print_line
+from arcacct.cli.console import ask, examples, print_error, print_line, report_error
 from arcacct.cli.options import INSTANT, controldir_option, in_turn, places_of, plan_option, settings_of, yes_option
 from arcacct.cli.progress import STOPPED, at_work, progress, stop_on_signal
 from arcacct.cli.pseudonyms import forget
@@ -135,7 +135,8 @@ def check(ctx: click.Context, anew: bool, form: str) -> int:
                 targets = plugins(settings_of(ctx, warns=False))
             except ConfigError as error:
                 targets = ()
-                print_error(f"{error}: positions in the log are not checked")
+                report_error(error)
+                print_error("the positions in the log are not checked until the configuration is right")
             audits = partial(questions, plugins=targets)
             answers.extend(check_all(here, anew=anew, progress=told, stopping=stopping, audits=audits))
     finally:

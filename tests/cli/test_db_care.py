@@ -61,6 +61,20 @@ def jobs(path: str) -> int:
         return int(con.execute("SELECT count(*) FROM AAR").fetchone()[0])
 
 
+def test_a_check_with_a_wrong_configuration_says_on_a_line_each_what_is_wrong(run, here, tmp_path) -> None:
+    """And checks what it can: the positions in the log belong to targets, which are unknown then."""
+    conf_files.write(tmp_path, "[arcacct]\nmissing_wall_time = never\n" + conf_files.DIRECTORY)
+
+    code, out, err = run("check")
+
+    assert code == 0
+    assert "positions" not in out
+    first, *wrong, last = err.splitlines()
+    assert first.endswith("in the configuration:")
+    assert any("missing_wall_time" in line for line in wrong)
+    assert "positions in the log are not checked" in last
+
+
 def test_check_says_what_it_asked(here, run) -> None:
     """A line for each question; exit 0 when all is well, 74 and the problem on stderr when not."""
     code, out, err = run("check")
