@@ -82,25 +82,23 @@ def bench(size: str) -> list[Figure]:
     waits = f"of {counts.rounds * counts.calls} callouts, each alone"
     crowds = f"{counts.together} jobs at once, {counts.crowds} times"
     return [
-        *(_figure(f"wait of A-REX for one, {kind}: median", found["median"], kind, waits) for kind in KINDS[1:]),
-        *(_figure(f"wait of A-REX for one, {kind}: minimum", found["minimum"], kind, waits) for kind in KINDS[1:]),
-        *(
-            _figure(f"{counts.together} at once, {kind}: average wait", found["crowd"], kind, crowds)
-            for kind in CROWDS[1:]
-        ),
-        *(_figure(f"CPU of one with all that it starts, {kind}", found["cpu"], kind, "") for kind in KINDS[1:]),
+        *(_figure(kind, "median wait", found["median"], waits) for kind in KINDS[1:]),
+        *(_figure(kind, "least wait", found["minimum"], waits) for kind in KINDS[1:]),
+        *(_figure(kind, f"average wait of {counts.together}", found["crowd"], crowds) for kind in CROWDS[1:]),
+        *(_figure(kind, "CPU", found["cpu"], "") for kind in KINDS[1:]),
         *recorder,
     ]
 
 
-def _figure(what: str, found: dict[str, list[float]], kind: str, note: str) -> Figure:
-    """Medians of the rounds; of minima the least. The ratio of each round says how much these differ."""
+def _figure(kind: str, what: str, found: dict[str, list[float]], note: str) -> Figure:
+    """Medians of the rounds; of the least waits the least. The ratio of each round says how much these differ."""
     ours, peers = found[kind], found[TRUE]
-    middle = min if what.endswith("minimum") else statistics.median
+    middle = min if what == "least wait" else statistics.median
     ratios = tuple(peer / one for one, peer in zip(ours, peers, strict=True))
     times = [1 / ratio for ratio in ratios]
     told = f"{statistics.median(times):.2f} x /bin/true ({min(times):.2f} to {max(times):.2f})"
-    return Figure(f"callouts: {what}", middle(ours), "ms", middle(peers), ", ".join(filter(None, (told, note))), ratios)
+    note = ", ".join(filter(None, (told, note)))
+    return Figure(f"callout, {kind}: {what}", middle(ours), "ms", middle(peers), note, ratios)
 
 
 def _measured(folder: pathlib.Path, what: str, size: str) -> str:
@@ -126,9 +124,7 @@ def _of_recorder(folder: pathlib.Path, here: Places, events: int) -> list[Figure
             while any(name.removeprefix(".tmp-")[:1].isdigit() for name in os.listdir(here.spool)):
                 time.sleep(0.05)
             cpu_ms = (cpu_of(recorder.pid) - before_s) * 1000 / events
-            figures.append(
-                Figure(f"callouts: CPU of the recorder, an event, {what}", cpu_ms, "ms", note=f"of {events}")
-            )
+            figures.append(Figure(f"recorder, an event, {what}: CPU", cpu_ms, "ms", note=f"of {events}"))
         recorder.send_signal(signal.SIGTERM)
     return figures
 

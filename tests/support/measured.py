@@ -37,22 +37,35 @@ def keep(name: str, size: str, figures: Sequence[Row]) -> None:
 
 
 def table(name: str) -> str:
-    """The table of a benchmark, of all sizes that were measured, in Markdown."""
-    lines = ["| what | arcacct | peer | ratio | lowest to highest |", "|---|---|---|---|---|"]
+    """
+    The tables of a benchmark, of all sizes that were measured, in Markdown.
+
+    A figure is named SUBJECT: MEASURE. Each subject is a row, each measure a column. A subject with a measure that the
+    table does not have starts another table.
+    """
+    subjects: dict[str, dict[str, str]] = {}
     days = set()
     for size, figures in kept()[name].items():
         if size.endswith(" measured on"):
             days.add(str(figures[0]["what"]))
             continue
         for one in figures:
-            ratio = "" if one["ratio"] is None else f"{one['ratio']:.1f}"
-            what, unit = one["what"], one["unit"]
-            values = [f"{_number(value)} {unit}".strip() for value in (one["ours"], one["peer"]) if value is not None]
-            lines.append(f"| {what} | {' | '.join([*values, ''][:2])} | {ratio} | {one['spread']} |")
+            subject, _, measure = str(one["what"]).rpartition(": ")
+            subjects.setdefault(subject, {})[measure] = _cell(one)
+    lines: list[str] = []
+    columns: list[str] = []
+    for subject, cells in subjects.items():
+        if not cells.keys() <= {*columns}:
+            columns = [*cells]
+            lines += ["", f"| what | {' | '.join(columns)} |", "|---" * (len(columns) + 1) + "|"]
+        lines.append(f"| {subject} | {' | '.join(cells.get(column, '') for column in columns)} |")
     return "\n".join([*lines, "", f"Measured on {' and '.join(sorted(days))}.", ""])
 
 
-def _number(value: object) -> str:
-    """Three digits of a figure."""
-    assert isinstance(value, int | float)
-    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+def _cell(figure: Row) -> str:
+    """Three digits of our value, with its unit; in brackets the ratio, if there is a peer."""
+    ours = figure["ours"]
+    assert isinstance(ours, int | float)
+    digits = f"{ours:,.0f}" if ours >= 100 else f"{ours:.3g}"
+    ratio = "" if figure["ratio"] is None else f" ({figure['ratio']:.1f})"
+    return f"{digits} {figure['unit']}".strip() + ratio
