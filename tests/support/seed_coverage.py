@@ -9,6 +9,7 @@ sent, or otherwise than one may think.
 from __future__ import annotations
 
 import csv
+import itertools
 import json
 import pathlib
 import re
@@ -42,14 +43,16 @@ _ITEM = re.compile(r"(?P<document>\S+) (?P<path>[\w/]+)(?:\[(?P<name>\w+)=(?P<va
 _BEFORE = """\
 # Seed coverage
 
-For each field of the five source documents, this page lists the view columns that have it and where it is sent, or why
-not. A test generates the page from `seed-coverage.csv`, and compares both columns with the program.
+This page lists each field of the five source documents: which view stores it, and where it is sent, or why not. A test
+generates it from `seed-coverage.csv`, and compares it with the program.
 
-In the column *sent*, UR is the record for SGAS, CAR and `job` (also `job-v0.3`, `job-seed`) are records for APEL,
-`summary`, `summary-seed` and `normalised` are sums, `sync` are counts, and AUDITOR is the record for AUDITOR. `machine`
-and `job-features` are directories that `arcacct features` writes. The configuration of a target decides whether it gets
-a field. *No place* and *telemetry* mean that no receiver has a place for the field. *For jobs only* means that it is
-not used for accounting. *Only without another record* means that it is sent if the job has no other record.
+UR is the record for SGAS. CAR and `job` (`job-v0.3`, `job-seed`) are records for APEL, `summary`, `summary-seed` and
+`normalised` are sums, `sync` are counts. `machine` and `job-features` are directories of `arcacct features`. The
+configuration of a target decides whether it gets a field.
+
+In a list, a column or key has the name of its field, or the name in brackets. *As `AAR.queue`* means: stored and sent
+like that field of [AAR](#aar). *No place* and *telemetry*: no receiver has a place for the field. *For jobs only*: not
+used for accounting. *Only without another record*: sent if the job has no other record.
 """
 
 
@@ -76,22 +79,49 @@ def parts(cell: str) -> list[str]:
 
 
 def page() -> str:
-    """The page."""
+    """
+    The page: for each part a table of the fields that are sent in several documents, then lists of all others.
+
+    A field that is sent as one of an earlier table refers to it. A list has the fields of one view, document and note.
+    """
     text = [_BEFORE]
-    before, is_sent_at_all = ("", ""), False
-    all_rows = rows()
-    for row in all_rows:
-        if row.seed != before[0]:
-            text.append(f"\n\n## {SEEDS[row.seed]}\n")
-        if (row.seed, row.part) != before:
-            is_sent_at_all = any(one.sent for one in all_rows if (one.seed, one.part) == (row.seed, row.part))
-            header = ("field", "stored", "sent", "note") if is_sent_at_all else ("field", "stored", "note")
-            text.append(f"\n### {row.part}\n\n| {' | '.join(header)} |\n{'|---' * len(header)}|\n")
-        before = row.seed, row.part
-        stored, sent = (", ".join(f"`{one}`" for one in parts(cell)) for cell in (row.stored, row.sent))
-        cells = (f"`{row.field}`", stored, sent, row.why) if is_sent_at_all else (f"`{row.field}`", stored, row.why)
-        text.append(f"| {' | '.join(cells)} |\n")
+    first: dict[str, Row] = {}
+    for seed, of_seed in itertools.groupby(rows(), lambda row: row.seed):
+        text.append(f"\n## {SEEDS[seed]}\n")
+        for part, of_part in itertools.groupby(of_seed, lambda row: row.part):
+            table: list[str] = []
+            lists: dict[str, list[str]] = {}
+            for row in of_part:
+                is_sent_often = bool(row.stored) and ";" in row.sent
+                if is_sent_often and first.setdefault(row.sent, row) is row:
+                    note = f" ({row.why})" if row.why else ""
+                    table.append(f"| `{row.field}` | {_code(parts(row.stored))} | {_code(parts(row.sent))}{note} |\n")
+                else:
+                    place, names = _listed(row, first[row.sent] if is_sent_often else None)
+                    lists.setdefault(place, []).append(f"`{row.field}`{names}")
+            text.append(f"\n### {part}\n\n")
+            if table:
+                text += ["| field | stored | sent |\n|---|---|---|\n", *table, "\n" if lists else ""]
+            text += [f"* {place}: {'; '.join(fields)}\n" for place, fields in lists.items()]
     return "".join(text)
+
+
+def _listed(row: Row, same: Row | None) -> tuple[str, str]:
+    """The list that a field belongs to, by view, document and note; its names there, if they are not its own."""
+    columns = [one for one in parts(row.stored) if same is None or one not in parts(same.stored)]
+    keys = parts(row.sent) if same is None else []
+    view = re.split(r"[.[]", columns[0])[0] if columns else ""
+    document = keys[0].partition(" ")[0] if keys else ""
+    names = [one.removeprefix(f"{view}.") for one in columns]
+    names = [] if names == [row.field] else names
+    names += [one for one in (key.removeprefix(f"{document} ") for key in keys) if one != row.field]
+    places = ", ".join(filter(None, (f"in `{view}`" * bool(view), f"sent in `{document}`" * bool(document))))
+    what = [_code(names)] * bool(names) + ([f"as `{same.part}.{same.field}`"] if same else [])
+    return (f"{places} ({row.why})" if places and row.why else places or row.why), f" ({', '.join(what)})" * bool(what)
+
+
+def _code(items: list[str]) -> str:
+    return ", ".join(f"`{one}`" for one in items)
 
 
 def keys_of(*names: str) -> set[str]:
