@@ -20,6 +20,8 @@ from arcacct.export.dataset import VERSION
 ROOT = pathlib.Path(__file__).parent.parent
 PAGES = ("CHANGELOG.md", "SECURITY.md", *(f"docs/project/{name}.md" for name in ("releasing", "schema", "support")))
 SECTIONS = ("Added", "Changed", "Deprecated", "Removed", "Fixed", "Security")
+MOST_WORDS = 30
+"""Of a line of the changelog, with its mark."""
 NEWER = {
     r"\bRETURNING\b": "3.35",
     r"\bDROP COLUMN\b": "3.35",
@@ -52,13 +54,15 @@ def project() -> dict[str, object]:
     return found
 
 
+def entries() -> dict[str, str]:
+    """Each entry of the changelog by its heading, as in ``0.2.0 - 2026-11-24``, or ``Unreleased``."""
+    found = re.split(r"^## ", text_of("CHANGELOG.md"), flags=re.MULTILINE)[1:]
+    return {entry.partition("\n")[0]: entry for entry in found}
+
+
 def releases() -> list[Release]:
     """Each release of the changelog, without what is not released yet."""
-    found = re.split(r"^## ", text_of("CHANGELOG.md"), flags=re.MULTILINE)[1:]
-    heads = [(*re.fullmatch(r"(\S+)(?: - (\S+))?", entry.partition("\n")[0]).groups(), entry) for entry in found]
-    if heads[0][:2] == ("Unreleased", None):
-        del heads[0]
-    return [Release(*head) for head in heads]
+    return [Release(*head.split(" - "), entry) for head, entry in entries().items() if head != "Unreleased"]
 
 
 def numbers(version: str) -> tuple[int, ...]:
@@ -89,6 +93,27 @@ def test_a_release_has_the_sections_of_keep_a_changelog(release) -> None:
     assert titles == [title for title in SECTIONS if title in titles]
     assert len(titles) == release.text.count("\n### ")
     assert {first for _, first in found} == {"*"}
+
+
+@pytest.mark.parametrize("head", [head for head in entries() if not head.startswith(("0.1.0", "0.2.0"))])
+def test_each_change_is_one_short_line(head) -> None:
+    """An administrator reads all of an entry before an upgrade; a link leads to the details."""
+    _, *lines = entries()[head].partition("\n### ")[2].splitlines() or [""]
+    lines = [re.sub(r"\]\([^)]*\)", "]", line) for line in lines if line and line[0] != "#"]
+
+    assert [line for line in lines if not line.startswith("* ") or len(line.split()) > MOST_WORDS] == []
+
+
+def test_the_upgrade_from_0_2_comes_before_all_changes() -> None:
+    """First the change that breaks queries, then ten reasons to upgrade and five steps."""
+    (entry,) = [entry for entry in entries().values() if "**To upgrade from 0.2.0**" in entry]
+    before = entry.partition("\n### ")[0]
+    places = re.findall(r"^(?:(\d+)\. )?\*\*(One incompatible|Highlights|To upgrade)?", before, re.MULTILINE)
+
+    assert [number or heading for number, heading in places] == [
+        *("One incompatible", "Highlights", *map(str, range(1, 11))),
+        *("To upgrade", *map(str, range(1, 6))),
+    ]
 
 
 def test_the_last_release_names_the_schemas() -> None:
