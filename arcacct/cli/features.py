@@ -165,8 +165,18 @@ def write(
 
 
 def _written_total_cpu(directory: str) -> int | None:
-    """An administrator may have written fewer processors than the system has: that stays until it is given again."""
-    return read(os.path.abspath(directory)).number("total_cpu") if os.path.isdir(directory) else None
+    """
+    Return the total_cpu that a directory has; ``None`` without a usable one.
+
+    It stays until it is given again, since an administrator may give jobs fewer processors than the system has. The
+    system may have got others since, so a difference is printed to stderr.
+    """
+    written = read(os.path.abspath(directory)).number("total_cpu") if os.path.isdir(directory) else None
+    system = features_values.machine_values()["total_cpu"]
+    if written is not None and str(written) != system:
+        todo = f"give total_cpu={system} to change it, or total_cpu={written} to keep it"
+        print_error(f"total_cpu is {written}, as {directory} has it, and the system has {system}; {todo}")
+    return written
 
 
 def _job_values(ctx: click.Context, directory: str, given: WriteOptions, chosen: dict[str, str]) -> dict[str, str]:

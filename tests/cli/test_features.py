@@ -59,7 +59,9 @@ def test_a_number_of_processors_that_was_written_stays_until_it_is_given_again(t
     everything = psutil.cpu_count() + 1
     assert arcacct(*write, f"total_cpu={everything}").returncode == 0
 
-    assert arcacct(*write, "--benchmark", "HEPSPEC:10", "grace_secs=600").returncode == 0
+    done = arcacct(*write, "--benchmark", "HEPSPEC:10", "grace_secs=600")
+    assert done.returncode == 0
+    assert f"total_cpu is {everything}, as {tmp_path} has it, and the system has {everything - 1}; give" in done.stderr
     assert (total.read_text(), (tmp_path / "hs06").read_text()) == (f"{everything}\n", f"{10 * everything}\n")
 
     assert arcacct(*write, "total_cpu=1").returncode == 0
@@ -67,6 +69,7 @@ def test_a_number_of_processors_that_was_written_stays_until_it_is_given_again(t
     total.write_text("many\n")
     assert arcacct(*write, "grace_secs=60").returncode == 0
     assert total.read_text() == f"{psutil.cpu_count()}\n"
+    assert "total_cpu is" not in arcacct(*write, "grace_secs=60").stderr
 
 
 @pytest.mark.parametrize(
