@@ -252,7 +252,7 @@ def _of_system(error: BaseException) -> str:
 
 
 def _parsed(error: BaseException) -> click.Context | None:
-    """The command whose options were read when an error was raised: click does not name it where a value is missing."""
+    """Return the command whose options click parsed at an error: click does not name it if a value is missing."""
     found = None
     trace = error.__traceback__
     while trace is not None:
@@ -262,7 +262,7 @@ def _parsed(error: BaseException) -> click.Context | None:
 
 
 def _allowed(ctx: click.Context, option: str) -> str:
-    """The values of an option that has some only, to continue a sentence."""
+    """Return the allowed values of an option as the end of a sentence; empty if it has no list of values."""
     kind = next((one.type for one in ctx.command.params if option in one.opts), None)
     if not isinstance(kind, click.Choice):
         return ""

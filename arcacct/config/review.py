@@ -143,7 +143,7 @@ def _contradictions(block: Block, options: Iterable[Spec]) -> Iterator[Problem]:
 
 
 def _without_effect(conf: Conf, block: Block, options: Mapping[str, Iterable[Spec]]) -> Iterator[Problem]:
-    """Options that need another one, which is set neither for this block nor for one that inherits them."""
+    """Find options without effect: the option that they need is set neither here nor in a block that inherits them."""
     for needing in options.get(block.kind, ()):
         lines = [line for line in block.options.get(needing.name, ()) if line.value]
         if not needing.needs or not lines:

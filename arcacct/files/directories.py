@@ -12,7 +12,7 @@ def resource(folder: str, *names: str) -> str:
 
 
 def unseen(path: str) -> str:
-    """Why it is unknown what a path is, in the system's words; empty: it is seen, or certainly does not exist."""
+    """Return why this user cannot see whether a path exists; empty if it exists, or does not exist."""
     try:
         os.stat(path)
     except (FileNotFoundError, NotADirectoryError):

@@ -17,10 +17,9 @@ import psutil
 from arcacct.arex.resident import UNIT
 from arcacct.arex.spool_replay import launcher_settings
 from arcacct.config.check import LAUNCHERS, launcher_problem
-from arcacct.config.options import ERROR
 from arcacct.files.directories import unseen
 from arcacct.queries.doctor_checks import CONF, STORE, Site
-from arcacct.queries.health import CRITICAL, OK, UNKNOWN, WARNING, Check, advised, there, user_name
+from arcacct.queries.health import CRITICAL, OK, UNKNOWN, WARNING, Check, launcher_check, there, user_name
 from arcacct.queries.ownership import is_changeable, user_of_arex
 
 # On what kind of file system the databases are.
@@ -118,7 +117,7 @@ def launcher(site: Site) -> Iterator[Check]:
     """Each program that our callouts name, or will name."""
     for program in site.launchers:
         if problem := launcher_problem(program):
-            yield advised("launcher", CRITICAL if problem.severity == ERROR else UNKNOWN, problem.text, CONF)
+            yield launcher_check(problem, CONF)
             continue
         if is_changeable(program, os.geteuid()):
             user = user_of_arex(site)

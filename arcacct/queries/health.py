@@ -81,6 +81,11 @@ def advised(subject: str, severity: int, text: str, exit_code: int = 0) -> Check
     return Check(subject, severity, detail, advice, exit_code)
 
 
+def launcher_check(problem: Finding, exit_code: int = 0) -> Check:
+    """The check of a launcher that A-REX cannot start, or that this user cannot see."""
+    return advised("launcher", CRITICAL if problem.severity == ERROR else UNKNOWN, problem.text, exit_code)
+
+
 class Launcher(NamedTuple):
     """The program that A-REX starts at changes of state."""
 

@@ -36,6 +36,7 @@ from arcacct.queries.health import (
     ago,
     certificate_check,
     disk_check,
+    launcher_check,
     over,
     recent_months,
     user_name,
@@ -340,9 +341,7 @@ def _measured(found: Health, limits: Thresholds) -> Iterator[Check]:
     by_doctor=False,
 )
 def _launchers(found: Health, _limits: Thresholds) -> Iterator[Check]:
-    for one in found.launchers:
-        if one.problem is not None:
-            yield advised("launcher", CRITICAL if one.problem.severity == ERROR else UNKNOWN, one.problem.text)
+    return (launcher_check(one.problem) for one in found.launchers if one.problem is not None)
 
 
 @_check(

@@ -295,8 +295,9 @@ class UsagePart(NamedTuple):
     core_rest_s: int = 0
     """Core time less clock time times cores, of jobs whose runs had different cores."""
     cpu_unpaired_s: int = 0
-    """Like the next: of jobs whose clock time or CPU time was not measured, which the efficiency leaves out."""
+    """CPU time of the jobs without a measured clock time or CPU time. The efficiency leaves these jobs out."""
     core_unpaired_s: int = 0
+    """Core time of the same jobs."""
 
 
 class MeasuredPart(NamedTuple):

@@ -154,8 +154,9 @@ class UsageSum:
     jobs_without_cpu: int = 0
     jobs_without_benchmark: int = 0
     cpu_unpaired_s: int = 0
-    """Like the next: of jobs whose clock time or CPU time was not measured, which the efficiency leaves out."""
+    """CPU time of the jobs without a measured clock time or CPU time. The efficiency leaves these jobs out."""
     core_unpaired_s: int = 0
+    """Core time of the same jobs."""
 
     def add(self, part: UsagePart, conversion: Conversion | None = None) -> None:
         """Add some jobs."""

@@ -25,7 +25,7 @@ SELECT
   CASE WHEN bit_length(project) > 65536 THEN 'a text of more than 8192 bytes' ELSE project END AS project,
   split_part(left(node_names, 255), ':', 1) AS node_names,
   is_published,
-  -- What is NULL decides nothing here.
+  -- NULL makes no job impossible.
   CASE WHEN wall_s NOT BETWEEN 0 AND 2147483647
          OR cpu_user_s NOT BETWEEN 0 AND 2147483647 OR cpu_kernel_s NOT BETWEEN 0 AND 2147483647
          OR core_count NOT BETWEEN 0 AND 10000000 OR node_count NOT BETWEEN 0 AND 200000
