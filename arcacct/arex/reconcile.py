@@ -40,9 +40,10 @@ from arcacct.records.reader import LARGEST_EXACT, unescaped
 from arcacct.records.recorder import escaped
 from arcacct.records.row_mapping import ArexRows
 from arcacct.records.states import FINAL, IN_PROGRESS, MEASURED, UNMEASURED, StateChange, StatusFile
-from arcacct.records.unfinished import HOUR_S, REMEDIES, InProgress, abort, hold, in_progress, is_gone_since, on_hold
+from arcacct.records.unfinished import REMEDIES, InProgress, abort, hold, in_progress, is_gone_since, on_hold
 from arcacct.records.usage import deleted_jobs
 from arcacct.records.writer import JobWriter, known_jobs
+from arcacct.times import HOUR_S
 from arcacct.wording import count_of
 
 # A-REX's own database as the source for jobs whose files are gone.

@@ -23,6 +23,7 @@ from arcacct.errors import InputError, use_as
 from arcacct.files.safe_open import Directory, open_directory, read_regular
 from arcacct.records import recorder
 from arcacct.records.states import StateChange
+from arcacct.times import iso
 
 # The content of the spools, for people: it is read and not changed.
 
@@ -481,7 +482,7 @@ def _described(content: bytes, path: str, name: str, written_ns: int) -> tuple[s
         if named is None:
             return "it is not an event of arcacct", ""
         event, has = named, "it is not whole, so only its name says something"
-    at = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(event.event_ns // 10**9))
+    at = iso(event.event_ns // 10**9)
     return f"{event.job_id} {event.state} at {at}, {has}", event.job_id
 
 

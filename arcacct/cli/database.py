@@ -115,10 +115,10 @@ def check(ctx: click.Context, anew: bool, form: str) -> int:
     or has a reason. Exits with 74 if there is damage. If stopped, the same command continues within an hour.
     """
     from arcacct.publishing.audit import questions  # noqa: PLC0415  slow to import
-    from arcacct.publishing.ledger_rows import iso  # noqa: PLC0415  slow to import
     from arcacct.records.integrity import Checked  # noqa: PLC0415  sqlite-utils is slow to import
     from arcacct.records.integrity import check as check_all  # noqa: PLC0415
     from arcacct.targets import plugins  # noqa: PLC0415  slow to import
+    from arcacct.times import iso  # noqa: PLC0415  slow to import
 
     done = parts = 0
     answers: list[Checked] = []
@@ -329,9 +329,9 @@ def prune(
     smaller. Other processes can write meanwhile. If stopped, the same command continues.
     """
     from arcacct.arex.control_files import scan_status_files  # noqa: PLC0415  with its command
-    from arcacct.publishing.ledger_rows import iso  # noqa: PLC0415  slow to import
     from arcacct.publishing.run import publishing_lock  # noqa: PLC0415  slow to import
     from arcacct.records import retention  # noqa: PLC0415  slow to import
+    from arcacct.times import iso  # noqa: PLC0415  slow to import
 
     found = settings_of(ctx)
     here = _site(found.places)

@@ -20,7 +20,7 @@ from arcacct.errors import ConfigError, InputError, UsageError
 from arcacct.records.batch_systems import BATCH_SYSTEMS
 from arcacct.records.import_quarantine import content_of, drop, listed
 from arcacct.sources.registry import GROUP, batch_source, installed
-from arcacct.targets.common import iso_time
+from arcacct.times import iso
 from arcacct.wording import count_of
 
 # `arcacct import rejected`: records of imports that could not be used.
@@ -103,7 +103,7 @@ def rejected(
     else:
         with closing(read_accounting(here)) as con:
             rows = [
-                (one.rejected_id, one.source, one.file, one.position, one.records, iso_time(one.rejected_s), one.reason)
+                (one.rejected_id, one.source, one.file, one.position, one.records, iso(one.rejected_s), one.reason)
                 for one in listed(con, source)
             ]
         if rows or form != "table":

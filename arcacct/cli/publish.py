@@ -13,8 +13,8 @@ from arcacct.cli.progress import at_work
 from arcacct.cli.targets import announce, exit_code, show, target_option
 from arcacct.publishing import run, target_run
 from arcacct.publishing.context import RunSummary
-from arcacct.publishing.ledger_rows import iso
 from arcacct.targets import plugins
+from arcacct.times import iso
 from arcacct.wording import count_of
 
 # `arcacct publish`.

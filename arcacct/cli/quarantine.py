@@ -18,7 +18,6 @@ from arcacct.config.settings import Settings
 from arcacct.database import access
 from arcacct.errors import InputError
 from arcacct.publishing import held
-from arcacct.publishing.ledger_rows import iso, month_bounds, month_name
 from arcacct.queries.job_history import changed_since_sent
 from arcacct.records import hold_decisions, usage
 from arcacct.records.hold_decisions import ImplausibleFilter, ImplausibleRecord
@@ -26,6 +25,7 @@ from arcacct.records.holds import DECISIONS, HELD, PUBLISHED
 from arcacct.records.reader import find_job, has_job, is_time
 from arcacct.records.states import BOUNDS
 from arcacct.targets import plugins
+from arcacct.times import iso, month_bounds, month_name
 from arcacct.wording import count_of
 
 _HEADER = ("target", "state", "job", "ended", "reason")

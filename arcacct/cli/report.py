@@ -17,11 +17,11 @@ from arcacct.database import access
 from arcacct.errors import InputError, StoreError
 from arcacct.files.safe_open import replace_file
 from arcacct.fleet.dataset import last_month
-from arcacct.publishing.ledger_rows import Month, iso
 from arcacct.records.pseudonyms import site_names
 from arcacct.reports import tables
 from arcacct.reports.month import ReportRequest, month_report
 from arcacct.reports.tables import TIDY, Report, tidy
+from arcacct.times import Month, iso
 
 if TYPE_CHECKING:
     from arcacct.config.settings import Settings

@@ -18,11 +18,11 @@ from arcacct.config.settings import Settings, settings
 from arcacct.database import access
 from arcacct.errors import UsageError
 from arcacct.publishing import run, target_run
-from arcacct.publishing.ledger_rows import iso
 from arcacct.publishing.plugin import TargetPlugin
 from arcacct.queries.usage import COLUMNS, rows
 from arcacct.records.benchmarks import Ratings, plan
 from arcacct.targets import kinds, plugins
+from arcacct.times import iso
 
 # `arcacct republish`.
 

@@ -18,7 +18,6 @@ from arcacct.cli.queries import AS_RATING, arcctl_option, arcctl_version, asking
 from arcacct.cli.tables import format_option, lines
 from arcacct.database.connection import Connection
 from arcacct.errors import UsageError
-from arcacct.publishing.ledger_rows import iso
 from arcacct.queries import arcctl, questions
 from arcacct.queries.questions import Selection
 from arcacct.queries.usage import (
@@ -42,6 +41,7 @@ from arcacct.sources.gridengine.qacct import (
     table_columns,
     window,
 )
+from arcacct.times import iso
 from arcacct.wording import count_of
 
 # qacct's questions as options: of `arcacct import gridengine --summary` and of `arcacct stats --gridengine`.

@@ -17,12 +17,12 @@ from arcacct.database import access
 from arcacct.errors import FiguresHeld, UsageError
 from arcacct.publishing.former_publisher import former_publisher
 from arcacct.publishing.held_texts import month_names
-from arcacct.publishing.ledger_rows import Month, month_name
 from arcacct.publishing.plugin import TargetPlugin
 from arcacct.targets import plugins
 from arcacct.targets.apel import jura
 from arcacct.targets.apel.jura import JobsOfMonth, SumsOfMonth, TargetPlan, hours
 from arcacct.targets.apel.summaries import SummaryKey
+from arcacct.times import Month, month_name
 from arcacct.wording import count_of
 
 _COLUMNS = (

@@ -17,8 +17,7 @@ from arcacct.cli.progress import at_work
 from arcacct.cli.tables import format_option, show
 from arcacct.database import access
 from arcacct.errors import UsageError
-from arcacct.publishing.ledger_rows import month_bounds
-from arcacct.queries.lrms import DAY_S, Group, lrms_month
+from arcacct.queries.lrms import Group, lrms_month
 from arcacct.queries.portal import PortalRow
 from arcacct.queries.verify import verify as compare
 from arcacct.queries.verify_report import MonthReport
@@ -30,9 +29,9 @@ from arcacct.sources.htcondor.importer import SOURCE as HTCONDOR_SOURCE
 from arcacct.sources.registry import batch_source
 from arcacct.sources.slurm.importer import SOURCE as SLURM_SOURCE
 from arcacct.sources.slurm.sacct import OutputForm, SacctCommand
+from arcacct.times import DAY_S, HOUR_S, month_bounds
 
 _SHOWN = 20
-_HOUR_S = 3600
 
 
 @click.command(
@@ -145,7 +144,7 @@ def _show(report: MonthReport, groups: dict[str, list[Group]], form: str, most: 
     rows = []
     for source in report.sources:
         seconds = (source.wall_s, source.cpu_s)
-        hours: list[float | str | None] = [None if one is None else round(one / _HOUR_S, 3) for one in seconds]
+        hours: list[float | str | None] = [None if one is None else round(one / HOUR_S, 3) for one in seconds]
         if hours[0] is not None and hours[1] is None and not source.agrees:
             # The ledger keeps the wall time of what was sent; the CPU time is the database's, where both agree.
             hours[1] = "unknown"
@@ -205,5 +204,5 @@ def _group(one: Group) -> dict[str, object]:
     """What a batch system has of an account and user, and what is here."""
     pairs = [one.there.jobs, one.here.jobs]
     for there, here in zip(one.there[1:], one.here[1:], strict=True):
-        pairs += [round(there / _HOUR_S, 3), round(here / _HOUR_S, 3)]  # type: ignore[list-item]
+        pairs += [round(there / HOUR_S, 3), round(here / HOUR_S, 3)]  # type: ignore[list-item]
     return dict(zip(_GROUP, (one.account, one.user, *pairs, "yes" if one.agrees else "NO"), strict=True))

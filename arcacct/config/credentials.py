@@ -17,9 +17,9 @@ from cryptography.x509.oid import NameOID
 from arcacct.config.options import ERROR, WARNING, Target
 from arcacct.errors import CredentialError
 from arcacct.files.safe_open import read_regular
+from arcacct.times import DAY_S
 from arcacct.wording import count_of
 
-DAY_S = 86400
 HASHED = re.compile(r"[0-9a-f]{8}\.\d+")
 """A CA certificate as OpenSSL looks it up in a directory."""
 

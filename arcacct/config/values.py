@@ -11,6 +11,7 @@ from urllib.parse import SplitResult, urlsplit
 from arcacct.benchmark import PLAUSIBLE, canonical_type, measured_benchmark
 from arcacct.config import paths
 from arcacct.secrecy import without_login
+from arcacct.times import DAY_S, HOUR_S
 
 _HOST = re.compile(r"(?!-)[A-Za-z0-9-]{1,63}(\.[A-Za-z0-9-]{1,63})*")
 _MOST_CORES = 10**8
@@ -23,7 +24,6 @@ UNITS = {"h": _TIMES, "d": _TIMES, "MiB": _SIZES, "%": {"%": 1}, "": {"": 1}}
 """For the unit of a limit those that may be written in its place, and how many s, bytes or things each has."""
 LIMIT_KINDS = {"warn": "warning", "crit": "critical"}
 """What the options of a limit begin with, and the field of `Limit` that each sets."""
-_HOUR_S, _DAY_S = 3600, 86_400
 
 
 NoProxy = tuple[str | ipaddress.IPv4Network | ipaddress.IPv6Network, ...]
@@ -127,14 +127,14 @@ class Limit(NamedTuple):
 class Thresholds(NamedTuple):
     """The limits of everything that `arcacct status` judges by a number; the options and their defaults are here."""
 
-    unsent_s: Limit = Limit(24 * _HOUR_S, 72 * _HOUR_S, "unsent", "h")
+    unsent_s: Limit = Limit(24 * HOUR_S, 72 * HOUR_S, "unsent", "h")
     """Since records wait for a target that is due."""
-    sweep_s: Limit = Limit(_HOUR_S, 6 * _HOUR_S, "sweep", "h")
+    sweep_s: Limit = Limit(HOUR_S, 6 * HOUR_S, "sweep", "h")
     """Since the last sweep."""
     spool_files: Limit = Limit(100, 10_000, "spool")
-    spool_s: Limit = Limit(_HOUR_S, 24 * _HOUR_S, "spool_age", "h")
+    spool_s: Limit = Limit(HOUR_S, 24 * HOUR_S, "spool_age", "h")
     """Age of the oldest event in the spool."""
-    certificate_s: Limit = Limit(30 * _DAY_S, _DAY_S, "certificate", "d", is_minimum=True)
+    certificate_s: Limit = Limit(30 * DAY_S, DAY_S, "certificate", "d", is_minimum=True)
     """Until a certificate ends: some CAs take weeks."""
     quarantined: Limit = Limit(1, 1000, "quarantine")
     """Records that a target refuses."""
@@ -142,13 +142,13 @@ class Thresholds(NamedTuple):
     """Records that are held, since values of theirs cannot be true."""
     unmeasured_percent: Limit = Limit(5, 50, "unmeasured", "%")
     """Of the jobs of this month and the last, those without a measured wall time, if there are at least ten."""
-    backup_s: Limit = Limit(7 * _DAY_S, 30 * _DAY_S, "backup", "d")
+    backup_s: Limit = Limit(7 * DAY_S, 30 * DAY_S, "backup", "d")
     """Since the last `arcacct db backup`, or since the database was made."""
     free_bytes: Limit = Limit(2**30, 2**27, "disk", "MiB", is_minimum=True)
     """What is left on the disk of the databases."""
     free_files: Limit = Limit(10_000, 100, "disk_files", is_minimum=True)
     """The same in files (inodes): each event of the spool is one."""
-    free_s: Limit = Limit(30 * _DAY_S, 7 * _DAY_S, "disk_time", "d", is_minimum=True)
+    free_s: Limit = Limit(30 * DAY_S, 7 * DAY_S, "disk_time", "d", is_minimum=True)
     """How long that lasts at the pace of the last week."""
     swept_percent: Limit = Limit(100, 101, "swept", "%")
     """Of the jobs that ended within a day, those whose end no callout reported."""

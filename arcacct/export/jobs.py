@@ -18,10 +18,11 @@ from arcacct.database.incarnation import highest_seq
 from arcacct.export.dataset import Partition, columns
 from arcacct.records import slurm_formats
 from arcacct.records.pseudonyms import KEPT_ATTRIBUTES, Names, fqan_without_names
-from arcacct.records.reader import LAST_SECOND, decoded, one_state, plain_text, unescaped
+from arcacct.records.reader import decoded, one_state, plain_text, unescaped
 from arcacct.records.states import TRANSFER_KINDS
 from arcacct.secrecy import without_credentials
 from arcacct.sources.gridengine.record import GPU_FIELDS, RUNS_WITH_GPUS, gpu_count
+from arcacct.times import LAST_SECOND
 
 # The months that there are jobs of, and which of them changed since an export: months of the end, UTC, as 202611.
 

@@ -19,8 +19,8 @@ from arcacct.queries.questions import (
     classified,
 )
 from arcacct.queries.usage import NEEDS, Conversion, UsageOrder, UsageTable, tabulated
-from arcacct.records.reader import LAST_SECOND
 from arcacct.secrecy import without_credentials
+from arcacct.times import LAST_SECOND
 
 FLEET_NEEDS = {"site": "site", "ce": "ce"} | NEEDS
 """What can be asked by, and the column of counted_jobs that it is made from."""

@@ -15,12 +15,12 @@ from typing import NamedTuple
 from arcacct.database import incarnation, schema
 from arcacct.database.connection import Connection
 from arcacct.publishing import cursors, held, ledger, safeguard, sent, target_months
-from arcacct.publishing.ledger_rows import month_of
 from arcacct.publishing.plugin import TargetPlugin
 from arcacct.publishing.selection import of_records
 from arcacct.records import reader
 from arcacct.records.pseudonyms import pseudonymised
 from arcacct.records.states import SQL_ABORTED, SQL_FINAL
+from arcacct.times import LAST_SECOND, month_of
 from arcacct.wording import count_of
 
 _PAGE = 500
@@ -104,7 +104,7 @@ def _pages(con: Connection, ended_from: int, seq: int, last_seq: int) -> Iterato
             f" WHERE Seq > ? AND Seq <= ? AND EndTime BETWEEN ? AND ? AND Status.Name IN {SQL_FINAL}"
             f" AND (Status.Name <> {SQL_ABORTED}"
             " OR (UsedWalltime, UsedCPUUserTime, UsedCPUKernelTime) IS NOT (0, 0, 0)) ORDER BY Seq",
-            (seq, upto, max(ended_from, 1), reader.LAST_SECOND),
+            (seq, upto, max(ended_from, 1), LAST_SECOND),
         ).fetchall()
         yield [
             _Logged(one, record_id, reader.unescaped(job_id), end_time, reader.unescaped_name(vo))

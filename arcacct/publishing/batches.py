@@ -16,13 +16,13 @@ from arcacct.publishing import ledger
 from arcacct.publishing.context import RunContext
 from arcacct.publishing.delivery import Delivery, DeliveryBatch, MessagePart
 from arcacct.publishing.ledger import PLACE, HeldRecord, SentRecord, SentVersion
-from arcacct.publishing.ledger_rows import DAY_S, month_of
 from arcacct.publishing.plugin import RecordFormat, RenderedRecord, TargetPlugin
 from arcacct.publishing.sent import is_same
 from arcacct.records import reader
 from arcacct.records.model import AAR
 from arcacct.records.pseudonyms import PSEUDONYM
 from arcacct.records.states import FAILED
+from arcacct.times import DAY_S, month_of
 
 _GONE = "the receiver has this record, but {why}: {room}, then run `arcacct quarantine retry`"
 _CORRECTION = (

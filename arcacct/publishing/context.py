@@ -14,10 +14,10 @@ from arcacct.publishing import ledger
 from arcacct.publishing.former_publisher import FormerPublisher
 from arcacct.publishing.held import RetryThresholds
 from arcacct.publishing.ledger import HeldRecord
-from arcacct.publishing.ledger_rows import Month
 from arcacct.publishing.plugin import ReceiverRows, TargetPlugin
 from arcacct.publishing.safeguard import DecreaseGuard
 from arcacct.publishing.target_months import MonthFormat, TargetMonth
+from arcacct.times import Month
 
 # The settings and the summary that the steps of one target's run share. The summary is reported during the run.
 

@@ -16,8 +16,8 @@ from arcacct.publishing import held, ledger, sent
 from arcacct.publishing.context import RunContext, RunDeadline
 from arcacct.publishing.held import RefusalHistory
 from arcacct.publishing.ledger import HeldRecord, LedgerGap, Message, MonthSnapshot, SentRecord, SentSum
-from arcacct.publishing.ledger_rows import DAY_S, iso
 from arcacct.publishing.plugin import Answer, Envelope, Outcome, Sender, TargetPlugin, error_of
+from arcacct.times import DAY_S, HOUR_S, iso
 
 # Sending while the next messages are being made: most of a run's time is waiting for the receiver.
 
@@ -151,7 +151,7 @@ _STILL_THERE = (
 
 _REFUSALS = (Outcome.TOO_LARGE, Outcome.RECORDS_REFUSED)
 
-HOUR_S, WEEK_S = 3600, 604_800
+_WEEK_S = 7 * DAY_S
 
 LARGE_BYTES = 500_000
 """
@@ -618,7 +618,7 @@ def _refused(
         return HeldRecord(record, believed, words)
     is_believable = answer.kind != Outcome.TOO_LARGE or n_bytes >= LARGE_BYTES
     if is_believable and (count > 1 or was_believed):
-        return HeldRecord(record, believed, words, now + WEEK_S, count, run)
+        return HeldRecord(record, believed, words, now + _WEEK_S, count, run)
     if was_believed:
         return HeldRecord(record, "quarantined", words, now + DAY_S, count, run)
     wait_s = 0 if count == 1 else min(DAY_S, HOUR_S << min(count - 2, 8))

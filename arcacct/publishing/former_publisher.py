@@ -12,9 +12,9 @@ from typing import NamedTuple
 from arcacct.database.connection import Connection, DatabaseError, connect
 from arcacct.errors import StoreError, use_as
 from arcacct.publishing import cursors, target_months
-from arcacct.publishing.ledger_rows import DAY_S, Month, iso, month_bounds, month_name, month_of, recent_months
 from arcacct.publishing.plugin import TargetPlugin
 from arcacct.publishing.target_months import DECLINED, SWITCHED, Decision
+from arcacct.times import DAY_S, Month, iso, month_bounds, month_name, month_of, recent_months
 
 
 class Mark(NamedTuple):

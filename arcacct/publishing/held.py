@@ -12,9 +12,8 @@ from arcacct.database.durable import transaction
 from arcacct.errors import InputError
 from arcacct.publishing import ledger_rows
 from arcacct.publishing.ledger import HeldRecord, hold
-from arcacct.publishing.ledger_rows import DAY_S, Month, iso, month_of
 from arcacct.publishing.sent import MANY, versions
-from arcacct.records.reader import LAST_SECOND
+from arcacct.times import DAY_S, LAST_SECOND, Month, iso, month_of
 
 
 class RetryThresholds(NamedTuple):

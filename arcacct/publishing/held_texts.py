@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from arcacct.publishing.ledger_rows import Month, month_name
 from arcacct.publishing.target_months import HeldMonth
+from arcacct.times import Month, month_name
 from arcacct.wording import count_of
 
 if TYPE_CHECKING:

@@ -14,7 +14,8 @@ from arcacct.database.connection import Connection
 from arcacct.database.durable import transaction
 from arcacct.publishing import ledger_rows, target_months
 from arcacct.publishing.cursors import advance
-from arcacct.publishing.ledger_rows import DAY_S, THERE, Month, month_of
+from arcacct.publishing.ledger_rows import THERE
+from arcacct.times import DAY_S, Month, month_of
 from arcacct.wording import sanitise_line
 
 Names = tuple[str | int | None, ...]

@@ -1,78 +1,13 @@
-"""How the ledger finds the records of messages, by message and by job. Also its formats of times and months."""
+"""How the ledger stores the records of messages: one row each, found by its message or by its job."""
 
 from __future__ import annotations
 
-import calendar
 import json
-import time
 from collections.abc import Iterable
-from functools import lru_cache
 from operator import itemgetter
 from typing import Any
 
 from arcacct.database.connection import Connection
-from arcacct.records import reader
-
-# Times and months in UTC, as the ledger stores them and people read them.
-
-
-DAY_S = 86400
-Month = tuple[int, int]
-"""Year and month, UTC."""
-
-
-def recent_months(seconds: int) -> set[Month]:
-    """Return the current and the previous month. APEL never reports a rejected message, so they are sent each time."""
-    now = month_of(seconds)
-    return {now, month_of(month_bounds(*now)[0] - 1)}
-
-
-def next_month(seconds: int) -> int:
-    """Return the first second of the month after this one."""
-    return month_bounds(*month_of(seconds))[1]
-
-
-def months_between(first_s: int, before_s: int) -> set[Month]:
-    """Return every month that has a second of ``[first_s, before_s)``."""
-    months, start = set(), month_bounds(*month_of(first_s))[0]
-    while start < before_s:
-        months.add(month_of(start))
-        start = next_month(start)
-    return months
-
-
-@lru_cache(maxsize=1024)
-def month_bounds(year: int, month: int) -> tuple[int, int]:
-    """Return the first second of a month and of the next."""
-    first = calendar.timegm((year, month, 1, 0, 0, 0))
-    # Python's calendar ends with the year 9999, so the first second of the next month is computed.
-    return first, first + calendar.monthrange(year, month)[1] * 86_400
-
-
-def month_name(month: Month) -> str:
-    """Return a month as ``2026-11``."""
-    return f"{month[0]:04d}-{month[1]:02d}"
-
-
-def iso(seconds: object) -> str:
-    """Return a time as ``2026-11-20T10:30:00Z``; a value that is no valid time is returned as text unchanged."""
-    if not isinstance(seconds, int) or not 0 <= seconds <= reader.LAST_SECOND:
-        return str(seconds)
-    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(seconds))
-
-
-def month_of(end_time: int) -> Month:
-    """Return the year and month (UTC) of an end time."""
-    return _month_of_day(end_time // DAY_S)
-
-
-@lru_cache(maxsize=1024)
-def _month_of_day(day: int) -> Month:
-    return time.gmtime(day * DAY_S)[:2]
-
-
-# How the ledger stores the records of messages: one row each, found by its message or by its job.
-
 
 MANY = 500
 """The highest number of ids in one query."""

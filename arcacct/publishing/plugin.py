@@ -23,11 +23,11 @@ if TYPE_CHECKING:
     from arcacct.database.connection import Connection
     from arcacct.publishing.context import RunDeadline
     from arcacct.publishing.ledger import Message
-    from arcacct.publishing.ledger_rows import Month
     from arcacct.publishing.safeguard import CountingKey
     from arcacct.publishing.transport import ConnectivityCheck, TimeoutPolicy, Transport
     from arcacct.records.batch_jobs import BareIDs
     from arcacct.records.model import AAR, UsageCell
+    from arcacct.times import Month
 
 
 # The meaning of a receiver's answers.

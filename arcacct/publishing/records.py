@@ -19,7 +19,6 @@ from arcacct.publishing.context import RunContext
 from arcacct.publishing.cursors import Cursor
 from arcacct.publishing.delivery import Delivery, DeliveryBatch, MessagePart
 from arcacct.publishing.ledger import SentRecord, SentVersion
-from arcacct.publishing.ledger_rows import Month, month_bounds, month_name, month_of
 from arcacct.publishing.plugin import TargetPlugin
 from arcacct.publishing.selection import remembered_kinds
 from arcacct.publishing.sent import is_same
@@ -28,6 +27,7 @@ from arcacct.records.model import AAR
 from arcacct.records.pseudonyms import closed_months, pseudonymised
 from arcacct.records.reader import Page
 from arcacct.records.states import FINAL
+from arcacct.times import LAST_SECOND, Month, month_bounds, month_name, month_of
 from arcacct.wording import count_of
 
 TWIN = (
@@ -73,7 +73,7 @@ class RecordRouter(RecordBatcher):
         kind = self._ctx.message_format_of(month_of(end_time)) if known else self._ctx.plugin.message_format  # type: ignore[arg-type]
         return self._others.get(kind, self if self._ctx.plugin.has_records(kind) else None)
 
-    def zero_out_previous(self, doubt_seq: int, ended_from: int, ended_before: int = reader.LAST_SECOND) -> None:
+    def zero_out_previous(self, doubt_seq: int, ended_from: int, ended_before: int = LAST_SECOND) -> None:
         """
         Send zeros for the previous key of every job that changed after a place in the log, and report how many.
 

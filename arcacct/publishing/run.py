@@ -32,7 +32,6 @@ from arcacct.publishing import cursors as publishing_cursors
 from arcacct.publishing import ledger
 from arcacct.publishing.context import RunSummary
 from arcacct.publishing.delivery import PlannedSender
-from arcacct.publishing.ledger_rows import DAY_S
 from arcacct.publishing.plugin import TargetPlugin
 from arcacct.publishing.selection import note_bare_ids
 from arcacct.publishing.target_run import (
@@ -45,6 +44,7 @@ from arcacct.publishing.target_run import (
     fault_of,
 )
 from arcacct.records import hold_decisions, usage
+from arcacct.times import DAY_S
 
 # Targets run in parallel, in one thread for each receiver, so that a slow or failing target does not delay the others.
 #

@@ -15,10 +15,10 @@ from arcacct.errors import FiguresHeld
 from arcacct.publishing import held_texts
 from arcacct.publishing.kept_records import KeptRecords
 from arcacct.publishing.ledger import SentVersion
-from arcacct.publishing.ledger_rows import Month, month_of
 from arcacct.publishing.sent import is_same
 from arcacct.publishing.target_months import AcceptedDecreases, HeldMonth
 from arcacct.records.model import AAR
+from arcacct.times import Month, month_of
 
 if TYPE_CHECKING:
     from arcacct.publishing.plugin import TargetPlugin

@@ -13,11 +13,10 @@ from arcacct.database.connection import Connection
 from arcacct.database.durable import transaction
 from arcacct.publishing import ledger, target_months
 from arcacct.publishing.held_texts import changes
-from arcacct.publishing.ledger_rows import Month, month_name, recent_months
 from arcacct.publishing.plugin import TargetPlugin
 from arcacct.records import batch_jobs, usage
 from arcacct.records.model import endpoint_host
-from arcacct.records.reader import LAST_SECOND
+from arcacct.times import LAST_SECOND, Month, month_name, recent_months
 from arcacct.wording import count_of
 
 _FILTER, _UNTIL, _KINDS, _START = "vofilter", "until_fence", "kinds", "start"

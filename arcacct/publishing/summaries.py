@@ -22,7 +22,6 @@ from arcacct.publishing.batches import batched
 from arcacct.publishing.context import RunContext, RunSummary
 from arcacct.publishing.delivery import Delivery, DeliveryBatch, MessagePart
 from arcacct.publishing.ledger import COUNTS, HeldRecord, MonthSnapshot, SentRecord, SentSum
-from arcacct.publishing.ledger_rows import Month, iso, month_bounds, month_name, next_month
 from arcacct.publishing.plugin import MonthlySummaries, TargetPlugin
 from arcacct.publishing.safeguard import NOTHING, Amount, CountingKey, totals
 from arcacct.publishing.target_months import HeldMonth
@@ -31,6 +30,7 @@ from arcacct.records.model import AAR, UsageCell
 from arcacct.records.pseudonyms import closed_months
 from arcacct.records.usage import Counted
 from arcacct.records.writer import known_jobs
+from arcacct.times import LAST_SECOND, Month, iso, month_bounds, month_name, next_month
 from arcacct.wording import count_of
 
 # Messages of monthly sums: whole months of usage, and zeros under keys that are no longer valid.
@@ -279,7 +279,7 @@ def _hold_months_of_others(ctx: RunContext, months: Iterable[Month], live: Mappi
 
 def jobs_here(ctx: RunContext, month: Month) -> int:
     """Return the number of jobs of a month that the database has for the target, including pruned ones."""
-    counted = usage.counted_until(ctx.accounting, month, reader.LAST_SECOND)
+    counted = usage.counted_until(ctx.accounting, month, LAST_SECOND)
     return sum(one.jobs for one in counted if ctx.plugin.target.wants(one.vo))
 
 
@@ -308,13 +308,13 @@ def _would_decrease(
     if known.incarnation != ctx.incarnation:
         # In another incarnation of the database only jobs from before the sending prove anything: new jobs must not
         # hide that old ones are missing.
-        until = reader.LAST_SECOND if known.sent is None else known.sent
+        until = LAST_SECOND if known.sent is None else known.sent
         seq = schema.incarnation_start_seq(ctx.accounting)
         found = _placed(ctx, family, month, usage.counted_until(ctx.accounting, month, until))
         back = _placed(ctx, family, month, usage.cells_of_changed(ctx.accounting, month, seq, until))
     else:
         seq = known.seq or 0
-        changed = usage.cells_of_changed(ctx.accounting, month, seq, reader.LAST_SECOND)
+        changed = usage.cells_of_changed(ctx.accounting, month, seq, LAST_SECOND)
         back = _amounts(one for _text, one in summed(ctx.plugin, family, changed, RunSummary()).sums)
     # The amounts that changed or were deleted in the month after that place in the log.
     left = _placed(ctx, family, month, usage.left_since(ctx.accounting, month, seq))
@@ -444,7 +444,7 @@ def _hold_refused(
     """Hold each job that the summaries leave out or include without its usage, with the reason."""
     now = int(time.time())
     periods: list[tuple[int, float]] = [month_bounds(*month) for month in sorted({cell[:2] for cell in refused})]
-    periods.append((reader.LAST_SECOND + 1, math.inf))
+    periods.append((LAST_SECOND + 1, math.inf))
     pages = (page for period in periods for page in reader.ended_between(ctx.accounting, *period))
     # A job that ends in the future is in none of the months, and its values may be corrected at any time.
     known = held.quarantined(ctx.publishing, ctx.block, [*(month_bounds(*month) for month in months), (now, math.inf)])
@@ -466,7 +466,7 @@ def _left_out(ctx: RunContext, family: MonthlySummaries, aar: AAR, now: int) -> 
     measured: tuple[object, ...] = (aar.wall_s, aar.cpu_user_s, aar.cpu_kernel_s)
     if not reader.is_time(end_time):
         # Give it an end after all months: it is in no month, and is found again once its end is corrected.
-        reason, end_time = f"EndTime {end_time} is not a time", reader.LAST_SECOND + 1
+        reason, end_time = f"EndTime {end_time} is not a time", LAST_SECOND + 1
     elif not all(isinstance(value, int) and 0 <= value <= reader.LARGEST_EXACT for value in measured):
         reason = "a duration that cannot have been measured: it is counted as 0"
     else:

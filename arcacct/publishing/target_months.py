@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from arcacct.database.connection import Connection
 from arcacct.database.durable import transaction
-from arcacct.publishing.ledger_rows import Month, iso
+from arcacct.times import Month, iso
 from arcacct.wording import sanitise_line
 
 if TYPE_CHECKING:

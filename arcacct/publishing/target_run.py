@@ -22,17 +22,6 @@ from arcacct.publishing.cursors import Cursor
 from arcacct.publishing.delivery import Delivery, LazySender
 from arcacct.publishing.former_publisher import FormerPublisher, former_publisher
 from arcacct.publishing.ledger import COUNTS, LedgerGap
-from arcacct.publishing.ledger_rows import (
-    DAY_S,
-    Month,
-    iso,
-    month_bounds,
-    month_name,
-    month_of,
-    months_between,
-    next_month,
-    recent_months,
-)
 from arcacct.publishing.plugin import ReceiverRows, Sender, TargetPlugin
 from arcacct.publishing.records import (
     RecordRouter,
@@ -45,6 +34,17 @@ from arcacct.publishing.records import (
 from arcacct.publishing.safeguard import DecreaseGuard
 from arcacct.publishing.target_months import KEPT, LOWER
 from arcacct.records import reader, usage
+from arcacct.times import (
+    DAY_S,
+    Month,
+    iso,
+    month_bounds,
+    month_name,
+    month_of,
+    months_between,
+    next_month,
+    recent_months,
+)
 from arcacct.wording import count_of
 
 # The start of a target: where jura-ng stopped, where it was under another name, or where our own recording started.

@@ -14,7 +14,7 @@ from arcacct.records.reader import plain_text
 from arcacct.records.row_mapping import Row, schema_version
 from arcacct.records.states import IN_PROGRESS
 from arcacct.secrecy import without_credentials
-from arcacct.targets.common import LAST_SECOND
+from arcacct.times import DAY_S, LAST_SECOND
 
 # What `arcctl accounting` prints, value by value, so that scripts that read it still work: that of ARC 6 or of ARC
 # 7.
@@ -25,7 +25,6 @@ from arcacct.targets.common import LAST_SECOND
 
 ArcctlJob = dict[str, Any]
 """A record under arcctl's keys, as its JSON has it (`job_record`)."""
-DAY_S = 86_400
 _UNITS = ("K", "M", "G", "T", "P", "E")
 
 

@@ -34,16 +34,14 @@ from arcacct.errors import ArcacctError, ConfigError, CredentialError, StoreBusy
 from arcacct.files.directories import unseen
 from arcacct.files.safe_open import read_regular
 from arcacct.publishing.former_publisher import FormerPublisher, former_publisher
-from arcacct.publishing.ledger_rows import iso
 from arcacct.queries import health_queries
 from arcacct.queries.health_queries import Basis, RecordingState, TargetState, basis
 from arcacct.records import hold_decisions, unfinished
 from arcacct.records.hold_decisions import Counts
 from arcacct.targets import plugins
+from arcacct.times import DAY_S, iso
 from arcacct.wording import count_of, span_of
 
-DAY_S = 86400
-HOUR_S = 3600
 OK, WARNING, CRITICAL, UNKNOWN = range(4)
 """The exit codes of monitoring plug-ins."""
 WORDS = ("ok", "WARNING", "CRITICAL", "UNKNOWN")

@@ -19,11 +19,9 @@ from arcacct.database import durable
 from arcacct.database.incarnation import MEANING, DatabaseMismatch
 from arcacct.errors import ConfigError, CredentialError, FiguresHeld, TargetBusy
 from arcacct.publishing.held_texts import held_text, month_names
-from arcacct.publishing.ledger_rows import iso, month_name
 from arcacct.publishing.selection import NOT_SELECTED
 from arcacct.queries.health import (
     CRITICAL,
-    DAY_S,
     OK,
     UNKNOWN,
     WARNING,
@@ -47,6 +45,7 @@ from arcacct.records.enrichment import FEATURES
 from arcacct.records.hold_decisions import NONE
 from arcacct.records.holds import HELD, PUBLISHED
 from arcacct.records.states import BOUNDS
+from arcacct.times import DAY_S, iso, month_name
 from arcacct.wording import count_of, span_of
 
 _CLOCK_TOLERANCE_S = 300

@@ -17,7 +17,6 @@ from arcacct.database.connection import Connection
 from arcacct.publishing import audit, cursors, ledger, safeguard, target_months
 from arcacct.publishing.former_publisher import FormerPublisher
 from arcacct.publishing.held import RetrySummary, retry_summaries
-from arcacct.publishing.ledger_rows import month_bounds, recent_months
 from arcacct.publishing.plugin import TargetPlugin
 from arcacct.publishing.records import Surplus, surplus
 from arcacct.publishing.selection import is_start_known, names_in_doubt, not_selected
@@ -30,6 +29,7 @@ from arcacct.records.import_quarantine import Rejections, rejections
 from arcacct.records.unfinished import SweepShare, of_last_day
 from arcacct.records.usage import Month, RatedJobs, by_benchmark
 from arcacct.sources.sonar.nodes import dropped
+from arcacct.times import month_bounds, recent_months
 from arcacct.wording import count_of
 
 # What the figures of some months rest on: how many jobs were measured, how many have a benchmark, and how many are

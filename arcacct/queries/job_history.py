@@ -16,7 +16,6 @@ from arcacct.publishing import cursors, held, ledger_rows, sent, target_months
 from arcacct.publishing.batches import UNFORESEEN, withdrawal
 from arcacct.publishing.context import RunSummary
 from arcacct.publishing.ledger import SentRecord, SentSum
-from arcacct.publishing.ledger_rows import DAY_S, Month, iso
 from arcacct.publishing.plugin import RecordFormat, TargetPlugin
 from arcacct.publishing.selection import bare_ids
 from arcacct.publishing.sent import SentMessage, is_same
@@ -26,6 +25,7 @@ from arcacct.records.model import AAR
 from arcacct.records.reader import FoundJob
 from arcacct.records.states import ABORTED, NOT_MEASURED
 from arcacct.targets import plugins
+from arcacct.times import DAY_S, Month, iso, month_name, month_of
 from arcacct.wording import count_of
 
 # What a receiver was sent of a job or a sum, for `arcacct job --sent`.
@@ -483,9 +483,9 @@ def _beside_records(
         if changed is not None:
             yield f"  {target.name}: {changed.text}"
     if not aside and counted is None and not any(one.state in ("accepted", "sending") for one in sent):
-        month = ledger_rows.month_of(aar.end_time) if reader.is_time(aar.end_time) else None
+        month = month_of(aar.end_time) if reader.is_time(aar.end_time) else None
         if month is not None and month in target_months.held(target_months.load(con, target.block)):
-            reason = f"{ledger_rows.month_name(month)} is on hold; `arcacct status` shows the cause and the solution"
+            reason = f"{month_name(month)} is on hold; `arcacct status` shows the cause and the solution"
         elif aar.held:
             why = hold_decisions.why_held(aar.held.split())
             reason = f"held, {why} ({aar.held}); decide with `arcacct quarantine decide`"

@@ -7,13 +7,12 @@ from operator import add
 from typing import NamedTuple
 
 from arcacct.database.connection import Connection
-from arcacct.publishing.ledger_rows import Month, month_bounds
 from arcacct.queries.verify_report import Deviation, Source
 from arcacct.records import reader
 from arcacct.records.batch_jobs import CLOCKS_S, FOLLOWED_S, Figures, same_host
 from arcacct.records.batch_systems import HTCONDOR, BatchSystem
+from arcacct.times import DAY_S, Month, month_bounds
 
-DAY_S = 86_400
 _SLACK_S, _SLACK = 5, 0.05
 """A-REX cuts to seconds, and measures otherwise: less than this is no difference of its jobs."""
 

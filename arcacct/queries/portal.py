@@ -19,11 +19,11 @@ from arcacct.errors import InputError
 from arcacct.files.json_reader import parsed
 from arcacct.files.text_tables import csv_rows, read_text
 from arcacct.publishing.ledger import UNKNOWN_DIGEST
-from arcacct.publishing.ledger_rows import Month, month_name
 from arcacct.publishing.sent import SentVersionAtEnd
 from arcacct.records.model import AAR, UsageCell, has_value
 from arcacct.records.reader import Ended
 from arcacct.records.usage import Pruned
+from arcacct.times import HOUR_S, Month, month_name
 from arcacct.wording import count_of
 
 # The jobs of a month, and what a receiver has of them, on disk: a month of a large site would fill the memory.
@@ -329,7 +329,6 @@ def _kept(number: float) -> float | str:
 
 _NAMES_OF_MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
 _NO_ROW = re.compile(r"\s*(total|percent(age)?|%|[xy]legend|var)?\s*", re.IGNORECASE)
-_HOUR_S = 3600
 _NO_VO = "no VO"
 _ALL = "in all"
 _SHOWN = 5
@@ -425,9 +424,9 @@ class Compared(NamedTuple):
 
 MEASURES: dict[str, Callable[[UsageCell], float]] = {
     "jobs": lambda cell: float(cell.jobs),
-    "wall hours": lambda cell: cell.wall_s / _HOUR_S,
-    "CPU hours": lambda cell: cell.cpu_s / _HOUR_S,
-    "core hours": lambda cell: cell.wall_s * max(cell.core_count, 1) / _HOUR_S,
+    "wall hours": lambda cell: cell.wall_s / HOUR_S,
+    "CPU hours": lambda cell: cell.cpu_s / HOUR_S,
+    "core hours": lambda cell: cell.wall_s * max(cell.core_count, 1) / HOUR_S,
 }
 """What the portal's tables can be of, normalised hours as well, and what that is of a usage cell."""
 _NORMALISED = "normalised "
@@ -550,7 +549,7 @@ def _example(row: PortalRow, cause: str, known: PortalContext, measure: str, job
         return ""
     texts = []
     for one in told:
-        hours = (one.cpu_s if "CPU" in measure else one.wall_s) / _HOUR_S
+        hours = (one.cpu_s if "CPU" in measure else one.wall_s) / HOUR_S
         of_time = "" if measure == "jobs" else f" of {hours:.0f} {'CPU' if 'CPU' in measure else 'wall'} h"
         texts.append(f"{count_of(one.jobs, 'job')}{of_time} by {one.place}, as {one.example}")
     return f" ({', '.join(texts)})"

@@ -15,7 +15,6 @@ from arcacct.database.connection import ACCOUNTING_SCHEMA, Connection, DatabaseE
 from arcacct.database.durable import WAL, header_of
 from arcacct.database.schema import ACCOUNTING
 from arcacct.errors import InputError, SchemaError, StoreError
-from arcacct.publishing.ledger_rows import month_bounds, month_of
 from arcacct.records.reader import one_state, plain_text, unescaped
 from arcacct.records.recorder import escaped
 from arcacct.records.row_mapping import schema_version
@@ -24,6 +23,7 @@ from arcacct.records.slurm_formats import parse as parsed_tres
 from arcacct.records.states import SQL_ABORTED, SQL_BY_ITSELF, SQL_FAILED
 from arcacct.records.usage import OF_DAYS, OF_HOSTS, OF_MONTHS, BreakdownKind
 from arcacct.sources.gridengine import record
+from arcacct.times import DAY_S, HOUR_S, month_bounds, month_of
 
 # Opening a database to ask it something: ours, or A-REX's own, which is only looked at (INVARIANTS 1).
 #
@@ -106,7 +106,6 @@ def is_ours(con: Connection) -> bool:
 
 
 _LARGEST = 2**53
-_DAY_S = 86_400
 _MOST_NAMES = 200
 _FINAL = f"StatusID IN (SELECT ID FROM Status WHERE Name IN {SQL_BY_ITSELF})"
 # The same jobs as are published: one that vanished unfinished counts if the batch system measured something.
@@ -147,14 +146,14 @@ _EXTRA = (
     "(SELECT InfoValue FROM JobExtraInfo AS Extra WHERE Extra.RecordID = AAR.RecordID AND InfoKey IN ({keys})"
     " ORDER BY Extra.rowid LIMIT 1)"
 )
-_MINUTE_S, _HOUR_S = 60, 3600
+_MINUTE_S = 60
 WAIT_CLASSES = {
-    _MINUTE_S: "below 1 min", 10 * _MINUTE_S: "1 to 10 min", _HOUR_S: "10 to 60 min", 6 * _HOUR_S: "1 to 6 h",
-    _DAY_S: "6 to 24 h", None: "1 day or more",
+    _MINUTE_S: "below 1 min", 10 * _MINUTE_S: "1 to 10 min", HOUR_S: "10 to 60 min", 6 * HOUR_S: "1 to 6 h",
+    DAY_S: "6 to 24 h", None: "1 day or more",
 }  # fmt: skip
 WALLTIME_CLASSES = {
-    10 * _MINUTE_S: "below 10 min", _HOUR_S: "10 to 60 min", 6 * _HOUR_S: "1 to 6 h", _DAY_S: "6 to 24 h",
-    3 * _DAY_S: "1 to 3 days", None: "3 days or more",
+    10 * _MINUTE_S: "below 10 min", HOUR_S: "10 to 60 min", 6 * HOUR_S: "1 to 6 h", DAY_S: "6 to 24 h",
+    3 * DAY_S: "1 to 3 days", None: "3 days or more",
 }  # fmt: skip
 """Names of classes by the seconds below which they are; ``None``: all that is longer."""
 
@@ -689,10 +688,10 @@ def _periods(selection: Selection, *, is_daily: bool) -> _Periods | None:
         if bound is None:
             numbers.append(None)
             continue
-        day_s = bound // _DAY_S * _DAY_S
-        starts_s = (day_s, day_s + _DAY_S) if is_daily else month_bounds(*month_of(bound))
+        day_s = bound // DAY_S * DAY_S
+        starts_s = (day_s, day_s + DAY_S) if is_daily else month_bounds(*month_of(bound))
         start_s = min(starts_s, key=lambda start_s: abs(start_s - bound))
-        numbers.append(start_s // _DAY_S if is_daily else _month_number(start_s))
+        numbers.append(start_s // DAY_S if is_daily else _month_number(start_s))
         if start_s < bound:
             edges.append((start_s, bound, sign))
         elif start_s > bound:

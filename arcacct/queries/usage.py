@@ -13,12 +13,12 @@ from arcacct.benchmark import FALLBACK, Benchmark, parsed_benchmark
 from arcacct.database.connection import Connection
 from arcacct.database.schema import complete_since
 from arcacct.errors import UsageError
-from arcacct.publishing.ledger_rows import iso, months_between
 from arcacct.queries import questions
 from arcacct.queries.questions import MeasuredPart, Selection, UsagePart, is_ours, whole
 from arcacct.records.benchmarks import MonthRating
 from arcacct.records.model import parsed_fqan
 from arcacct.records.usage import has_imported, pruned
+from arcacct.times import HOUR_S, iso, months_between
 from arcacct.wording import count_of
 
 # Usage by whatever is asked: from sums that are kept where these know the answer, else from the jobs.
@@ -47,7 +47,6 @@ NEEDS = {
     "walltime": "walltime",
 }
 """What can be asked by, and the stored value that it is made from."""
-_HOUR_S = 3600
 _KWH_J = 3_600_000
 
 
@@ -209,7 +208,7 @@ class UsageSum:
         The efficiency is CPU time over core time of the jobs that have both. ``exact``: hours are not rounded.
         """
 
-        def hours(amount: int, unit: int = _HOUR_S) -> float:
+        def hours(amount: int, unit: int = HOUR_S) -> float:
             return amount / unit if exact else round(amount / unit, 3)
 
         has_wall, has_cpu, has_benchmark = (
@@ -218,7 +217,7 @@ class UsageSum:
         )
         cpu_s, core_s = self.cpu_s - self.cpu_unpaired_s, self.core_s - self.core_unpaired_s
         hs06, hepscore23 = (
-            hours(one, _HOUR_S * 10**6) if has_benchmark else None
+            hours(one, HOUR_S * 10**6) if has_benchmark else None
             for one in (self.hs06_millionths, self.hepscore23_millionths)
         )
         shown: dict[str, int | float | None] = {
@@ -233,8 +232,8 @@ class UsageSum:
         shown |= {name: getattr(self, name) for name in (_DETAILS if details else UNMEASURED)}
         if measured:
             shown |= {
-                "gpu_hours": _rounded(self.gpu_s, _HOUR_S),
-                "gpu_busy_hours": _rounded(self.gpu_busy_s, _HOUR_S),
+                "gpu_hours": _rounded(self.gpu_s, HOUR_S),
+                "gpu_busy_hours": _rounded(self.gpu_busy_s, HOUR_S),
                 "gpu_energy_kwh": _rounded(self.gpu_energy_j, _KWH_J),
                 "energy_kwh": _rounded(self.energy_j, _KWH_J),
             }
@@ -242,7 +241,7 @@ class UsageSum:
             now = self.hs06_millionths + self.hepscore23_millionths + self.default_millionths
             amounts = {"normalised_before": now, "normalised_after": self.as_millionths}
             amounts["difference"] = self.as_millionths - now
-            shown |= {name: round(amount / (_HOUR_S * 10**6), 3) for name, amount in amounts.items()}
+            shown |= {name: round(amount / (HOUR_S * 10**6), 3) for name, amount in amounts.items()}
         return shown
 
 
@@ -401,7 +400,7 @@ def _week_of(day: str) -> str:
 
 COLUMNS = ("month", "vo", "type", "jobs", "before_h", "after_h", "difference_h")
 """Hours are core hours times benchmark; a job whose type changes is in a row of each type."""
-_MILLIONTHS_OF_HOURS = 3600 * 10**6
+_MILLIONTHS_OF_HOURS = HOUR_S * 10**6
 
 
 def rows(changes: Iterable[MonthRating]) -> list[tuple[str | int | float | None, ...]]:

@@ -29,7 +29,6 @@ from arcacct.publishing import cursors, held, ledger, safeguard, sent, target_mo
 from arcacct.publishing.former_publisher import former_publisher
 from arcacct.publishing.held_texts import held_text
 from arcacct.publishing.ledger import COUNTS, SentSum
-from arcacct.publishing.ledger_rows import Month, iso, month_bounds, month_name
 from arcacct.publishing.plugin import TargetPlugin
 from arcacct.publishing.records import surplus, surplus_records
 from arcacct.publishing.selection import is_start_known, names_in_doubt
@@ -70,9 +69,9 @@ from arcacct.records.states import (
 from arcacct.records.usage import former_keys, pruned, usage_cells
 from arcacct.records.writer import known_jobs
 from arcacct.targets import plugins
+from arcacct.times import HOUR_S, Month, iso, month_bounds, month_name
 from arcacct.wording import count_of
 
-_HOUR_S = 3600
 _PATIENCE_S = 20.0
 """How long to wait for a moment in which A-REX does not write."""
 _LOOKED_UP_JOBS = 500
@@ -178,7 +177,7 @@ def _portals(
         if found.measure == "jobs":
             known = known._replace(same_jobs=[row.name for row in found.rows if not row.causes])
         amount = round(found.found)
-        count, hours = (amount, None) if found.measure == "jobs" else (None, amount * _HOUR_S)
+        count, hours = (amount, None) if found.measure == "jobs" else (None, amount * HOUR_S)
         wall_s, cpu_s = (None, hours) if "CPU" in found.measure else (hours, None)
         what = f"{found.found:.0f} {found.measure}, in the database {found.ours:.0f}"
         texts = (what, *found.differences) if found.differences else ()
@@ -749,7 +748,7 @@ class _AtTarget:
             if jobs != ours:
                 yield None, f"{count_of(jobs, 'job')}, in the database {ours}"
             elif wall_s is not None and wall_s != ours_s:
-                text = f"{wall_s / _HOUR_S:.3f} h of wall time, in the database {ours_s / _HOUR_S:.3f} h"
+                text = f"{wall_s / HOUR_S:.3f} h of wall time, in the database {ours_s / HOUR_S:.3f} h"
                 yield None, text
             else:
                 return

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import calendar
 import json
 import os
 import re
@@ -23,6 +22,7 @@ from arcacct.records.pseudonyms import GLOB, KEPT_ATTRIBUTES, PSEUDONYM, Names, 
 from arcacct.records.reader import unescaped
 from arcacct.records.recorder import escaped, name_id
 from arcacct.records.retention import Alone, PruneOptions
+from arcacct.times import month_bounds
 
 _SLICE = 100
 _OF_USER_AND_JOB = (("UserName", "JobName"), (), "GroupName")
@@ -190,9 +190,7 @@ def _listed(numbers: Iterable[int]) -> str:
 
 def _bounds(month: int) -> tuple[int, int]:
     """Return the first second of a month such as 202611, and that of the next month, UTC seconds."""
-    year, number = divmod(month, 100)
-    begin = calendar.timegm((year, number, 1, 0, 0, 0))
-    return begin, begin + calendar.monthrange(year, number)[1] * 86_400
+    return month_bounds(*divmod(month, 100))
 
 
 def _months(con: Connection, scope: Scope) -> list[int]:

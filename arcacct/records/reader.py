@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import calendar
 import json
 import time
 from array import array
@@ -29,6 +28,7 @@ from arcacct.records.states import (
     UNKNOWN,
     UNKNOWN_NUMBER,
 )
+from arcacct.times import LAST_SECOND, month_of, next_month
 
 # Records are read as the values of `records.model`. Readers page in short transactions (INVARIANTS 7). This module
 # removes ARC's percent-escapes.
@@ -79,8 +79,6 @@ _NAMES = f"""
     JOIN Status ON Status.ID = StatusID
     {_HOLD}
 """
-LAST_SECOND = 253_402_300_799
-"""The end of the year 9999: a later EndTime belongs to no month."""
 
 
 class Page(NamedTuple):
@@ -471,9 +469,8 @@ def _months_from(con: Connection, horizon: int, first_s: float) -> set[tuple[int
     query = f"SELECT EndTime FROM {_logged(0)} WHERE EndTime BETWEEN ? AND ? AND Seq <= ? ORDER BY EndTime LIMIT 1"
     months: set[tuple[int, int]] = set()
     while row := con.execute(query, (first_s, LAST_SECOND, horizon)).fetchone():
-        year, month, *_rest = time.gmtime(row[0])
-        months.add((year, month))
-        first_s = calendar.timegm((year, month, 1, 0, 0, 0)) + calendar.monthrange(year, month)[1] * 86_400
+        months.add(month_of(row[0]))
+        first_s = next_month(row[0])
     return months
 
 

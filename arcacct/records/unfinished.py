@@ -10,6 +10,7 @@ from arcacct.database.connection import Connection
 from arcacct.database.schema import created, note, noted
 from arcacct.records.reader import unescaped
 from arcacct.records.states import SQL_ABORTED, SQL_IN_PROGRESS
+from arcacct.times import HOUR_S
 
 # Jobs that are in progress in the database, and how vanished ones are settled.
 #
@@ -136,7 +137,6 @@ def on_hold(con: Connection) -> dict[str, InProgress]:
 # If sweeps found all ends, A-REX does not call the launcher. The accounting database has the counts by hour.
 
 
-HOUR_S = 3600
 _HOURS = 24
 _NOTE = "ARCACCT_ENDS_BY_SWEEP"
 """``HOUR:COUNT HOUR:COUNT ...``: hours since 1970."""

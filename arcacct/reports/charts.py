@@ -8,9 +8,9 @@ from collections.abc import Iterable, Sequence
 from html import escape
 from typing import NamedTuple
 
-from arcacct.publishing.ledger_rows import month_bounds
 from arcacct.queries.capacity import DAY_S
 from arcacct.reports.tables import Column, Report, Row, Table, Value, readable
+from arcacct.times import month_bounds
 from arcacct.wording import sanitise_line
 
 # Texts, numbers and charts of a report as HTML. Letters have the size of the page's, whatever the width of a chart.

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from arcacct.fleet.dataset import Dataset, Exported, dataset
 from arcacct.fleet.engine import Engine, answered
 from arcacct.fleet.usage import FleetSelection, concerned, first_end_s, tables_of, usage, waits
-from arcacct.publishing.ledger_rows import Month, iso, month_bounds
 from arcacct.queries.capacity import Capacity
 from arcacct.queries.questions import Selection
 from arcacct.queries.usage import UsageTable
@@ -15,6 +14,7 @@ from arcacct.records.pseudonyms import Names
 from arcacct.reports.month import BY_DAY, by_day_with_vo, job_sizes, top_users, usage_by
 from arcacct.reports.tables import Column, Report, Table
 from arcacct.reports.trends import Recording, first_month, over_time, sizes, use_of_pledge, waiting
+from arcacct.times import Month, iso, month_bounds
 from arcacct.wording import count_of
 
 _NO_CAPACITY = Capacity({}, "", "the dataset does not have the installed cores; each CE's own report does")

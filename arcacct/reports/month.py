@@ -9,7 +9,6 @@ from arcacct.benchmark import SUBSTITUTE_SHOWN, parsed_benchmark
 from arcacct.config.settings import Settings
 from arcacct.database.connection import Connection
 from arcacct.database.schema import incarnation
-from arcacct.publishing.ledger_rows import Month, iso, month_bounds
 from arcacct.queries.capacity import installed
 from arcacct.queries.health_queries import Basis, basis
 from arcacct.queries.questions import Selection, first_end_s, waits, walltimes
@@ -35,6 +34,7 @@ from arcacct.reports.tables import (
     grid,
 )
 from arcacct.reports.trends import NO_VO, Recording, first_month, last_months, over_time, sizes, use_of_pledge, waiting
+from arcacct.times import Month, iso, month_bounds
 from arcacct.wording import count_of
 
 _HOUR_S = 3600

@@ -9,9 +9,9 @@ from html import escape
 from importlib.resources import files
 
 from arcacct import __version__
-from arcacct.publishing.ledger_rows import iso
 from arcacct.reports.charts import HATCH, MARK, THIN, charts, shown, text
 from arcacct.reports.tables import Column, Report, Row, Table, readable
+from arcacct.times import iso
 from arcacct.wording import count_of, sanitise_line
 
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'"

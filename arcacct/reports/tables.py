@@ -21,10 +21,10 @@ from arcacct.errors import InputError
 from arcacct.files.json_reader import parsed
 from arcacct.files.safe_open import private
 from arcacct.files.text_tables import csv_rows, read_text
-from arcacct.publishing.ledger_rows import Month
 from arcacct.records import slurm_formats
 from arcacct.records.reader import unescaped
 from arcacct.records.states import SQL_ABORTED, SQL_FAILED
+from arcacct.times import Month
 from arcacct.wording import count_of
 
 # What a report consists of: tables of named rows and columns with units, which every form of it is made from.

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from arcacct.config.values import LocalJobs
 from arcacct.records.batch_jobs import LOCAL
 from arcacct.records.model import AAR, is_domain_name
+from arcacct.times import DAY_S, HOUR_S
 
 _MOST_CHARACTERS = 1_000_000
 _CHARACTERS_OF_ENTRY = 100
@@ -106,13 +107,9 @@ _TABLE: dict[int, str | None] = {
 # A text: it takes milliseconds to compile, and is needed only for texts that are not printable.
 _FORBIDDEN = "[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]"
 
-_HOUR_S = 3600
 _TWO_DIGITS = tuple(f"{number:02d}" for number in range(60))
 _SECONDS = tuple(f"{minute}:{second}Z" for minute in _TWO_DIGITS for second in _TWO_DIGITS)
 _DAY_ZERO = date(1970, 1, 1).toordinal()
-
-LAST_SECOND = 253_402_300_799
-"""The end of the year 9999: ISO 8601 has four digits for a year."""
 
 
 def escape(text: str) -> str:
@@ -156,8 +153,8 @@ def iso_time(seconds: int) -> str:
     The hour is remembered: jobs come in order of their end, and formatting dates was a third of a record's cost.
     Raises ValueError outside the years 1 to 9999.
     """
-    hour: str = _HOURS[seconds // _HOUR_S]
-    return hour + _SECONDS[seconds % _HOUR_S]
+    hour: str = _HOURS[seconds // HOUR_S]
+    return hour + _SECONDS[seconds % HOUR_S]
 
 
 now_time = lru_cache(maxsize=16)(iso_time)
@@ -237,7 +234,7 @@ class Rule(NamedTuple):
     """Its path in an XML record, below the record."""
 
 
-FUTURE_S = 2 * 86400
+FUTURE_S = 2 * DAY_S
 """How far a job's end may lie ahead of a receiver's clock: APEL's rule, kept for all of them."""
 
 

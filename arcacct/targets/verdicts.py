@@ -20,7 +20,8 @@ from arcacct.errors import InputError
 from arcacct.publishing.plugin import Acceptance
 from arcacct.records.model import AAR, UsageCell
 from arcacct.records.states import FINAL
-from arcacct.targets.common import EXACT, FUTURE_S, INT4, LAST_SECOND, ascii_text, carried, iso_time
+from arcacct.targets.common import EXACT, FUTURE_S, INT4, ascii_text, carried, iso_time
+from arcacct.times import LAST_SECOND
 
 _FREE_TEXTS = ("job_name", "user_dn", "vo", "queue", "project", "local_user", "local_job_id", "wn_instance")
 _OPTIONAL_AMOUNTS = ("memory_kib", "virtual_memory_kib", "scratch_bytes", "stage_in_bytes", "stage_out_bytes")

@@ -24,8 +24,8 @@ from arcacct.database.access import initialise, open_accounting, open_publishing
 from arcacct.database.schema import incarnation
 from arcacct.publishing import cursors
 from arcacct.publishing.cursors import Cursor
-from arcacct.publishing.ledger_rows import iso
 from arcacct.records.integrity import Checked, check
+from arcacct.times import iso
 
 
 @pytest.fixture

@@ -10,10 +10,10 @@ import pytest
 from in_process import said
 
 from arcacct.export.dataset import Partition
-from arcacct.publishing.ledger_rows import month_bounds
 from arcacct.queries import questions
 from arcacct.queries.questions import Selection
 from arcacct.queries.usage import usage
+from arcacct.times import month_bounds
 
 pytest.importorskip("duckdb", reason="the extra parquet is not installed")
 pytest.importorskip("pyarrow", reason="the extra parquet is not installed")

@@ -22,10 +22,10 @@ from receiver_rows import FOREIGN, NAMES, put, stored
 
 from arcacct.files.text_tables import batch_rows, unescaped
 from arcacct.publishing.ledger import COUNTS
-from arcacct.publishing.ledger_rows import month_bounds, month_of
 from arcacct.sandbox import apel as at_apel
 from arcacct.sandbox.apel import JOBS, NORMALISED_SUMMARIES
 from arcacct.targets.apel.receiver_rows import read
+from arcacct.times import month_bounds, month_of
 
 pytestmark = pytest.mark.skipif(bool(reason()), reason=reason() or "MariaDB is here")
 

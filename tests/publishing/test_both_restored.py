@@ -13,8 +13,8 @@ from receiver_rows import export
 
 from arcacct.database import access, upkeep
 from arcacct.errors import FiguresHeld
-from arcacct.publishing.ledger_rows import month_bounds, month_name, month_of
 from arcacct.queries.verify import verify
+from arcacct.times import month_bounds, month_name, month_of
 
 NOW = int(time.time())
 THIS = month_of(NOW)

@@ -26,9 +26,9 @@ from arcacct.publishing.delivery import (
 )
 from arcacct.publishing.held import RefusalHistory
 from arcacct.publishing.ledger import OTHER, HeldRecord, Message, MonthSnapshot, SentRecord
-from arcacct.publishing.ledger_rows import DAY_S, iso
 from arcacct.publishing.plugin import Answer, Outcome, Sender, TargetPlugin
 from arcacct.records.model import UsageCell
+from arcacct.times import DAY_S, iso
 
 OK = Answer(Outcome.ACCEPTED, 200)
 REFUSED = Answer(Outcome.RECORDS_REFUSED, 500, "no such thing")

@@ -16,7 +16,7 @@ from arcacct.publishing import held
 from arcacct.publishing.held import RefusalHistory, RetrySummary, RetryThresholds
 from arcacct.publishing.ledger import HeldRecord
 from arcacct.publishing.sent import MANY
-from arcacct.records.reader import LAST_SECOND
+from arcacct.times import LAST_SECOND
 
 DAY_S = 86_400
 APRIL = MAY - 20 * DAY_S

@@ -37,7 +37,7 @@ from hypothesis.stateful import (
 )
 from publishing_site import DAY_S, LIFE_S, Job
 
-from arcacct.publishing.ledger_rows import Month, month_of
+from arcacct.times import Month, month_of
 
 KINDS = ["individual", "urs", "summaries", "normalised-v04"]
 DAYS = [0, 3, 20, 40]

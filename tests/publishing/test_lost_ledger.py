@@ -11,7 +11,7 @@ from installed import arcacct
 from publishing_site import CARS, DAY_S, SGAS, SUMMARIES, Job, Site, at_sgas
 
 from arcacct.database import upkeep
-from arcacct.publishing.ledger_rows import Month, iso, month_bounds, month_name, month_of
+from arcacct.times import Month, iso, month_bounds, month_name, month_of
 
 NOW = int(time.time())
 THIS = month_of(NOW)

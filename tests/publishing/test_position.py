@@ -12,8 +12,8 @@ from arcacct.publishing import cursors, ledger
 from arcacct.publishing.context import RunContext
 from arcacct.publishing.cursors import Cursor
 from arcacct.publishing.ledger import Message
-from arcacct.publishing.ledger_rows import DAY_S
 from arcacct.publishing.target_run import continue_former_name, open_cursor
+from arcacct.times import DAY_S
 
 TARGET = "[arex/jura/sgas:new]\ntargeturl=https://sgas.example.org/sgas\n"
 BLOCK = "arex/jura/sgas:new"

@@ -11,8 +11,8 @@ from publishing_site import CARS, SGAS, SUMMARIES, Job, Site, at_sgas, jobs, pub
 
 from arcacct.database import location, upkeep
 from arcacct.errors import FiguresHeld
-from arcacct.publishing.ledger_rows import month_bounds, month_name, month_of
 from arcacct.queries import health, health_checks
+from arcacct.times import month_bounds, month_name, month_of
 
 
 @pytest.fixture

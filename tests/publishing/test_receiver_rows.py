@@ -15,10 +15,10 @@ from receiver_rows import FOREIGN, NAMES, batch, export, exported, put
 
 from arcacct.database import access
 from arcacct.errors import FiguresHeld
-from arcacct.publishing.ledger_rows import month_bounds, month_of
 from arcacct.queries.verify import verify
 from arcacct.sandbox import apel as at_apel
 from arcacct.sandbox.apel import JOBS, NORMALISED_SUMMARIES
+from arcacct.times import month_bounds, month_of
 
 SUMMARY_ROWS = at_apel.SUMMARIES
 DATA = pathlib.Path(__file__).parent.parent / "data" / "receivers"

@@ -11,7 +11,7 @@ from installed import arcacct
 from publishing_site import CARS, SUMMARIES, Job, Site
 
 from arcacct.database import access
-from arcacct.publishing.ledger_rows import Month, month_bounds, month_name, month_of
+from arcacct.times import Month, month_bounds, month_name, month_of
 
 NOW = int(time.time())
 THIS = month_of(NOW)

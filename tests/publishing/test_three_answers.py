@@ -11,7 +11,7 @@ from installed import arcacct
 from publishing_site import CARS, SUMMARIES, Site, jobs
 
 from arcacct.database import access
-from arcacct.publishing.ledger_rows import month_name, month_of
+from arcacct.times import month_name, month_of
 
 NOW = int(time.time())
 THIS = month_name(month_of(NOW - 60))

@@ -14,6 +14,8 @@ import pytest
 from campaigns import sample
 from conf_files import SGAS, read
 
+from arcacct.times import LAST_SECOND
+
 sys.path.append(str(pathlib.Path(__file__).parent.parent / "bench"))
 
 from generate import DAYS, FIRST_END, add_jobs, fill
@@ -243,7 +245,7 @@ def test_twins_are_looked_for_at_their_ends(ours) -> None:
 def test_the_jobs_of_a_month_are_counted_from_its_cells(ours) -> None:
     """What a month had at an earlier time reads that month, and no other."""
     for one in ours:
-        assert records_usage.counted_until(one.con, (2026, 9), reader.LAST_SECOND)
+        assert records_usage.counted_until(one.con, (2026, 9), LAST_SECOND)
         records_usage.emptied_cells(one.con, [(2026, 9)])
 
         assert one.walks() == []

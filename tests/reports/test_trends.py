@@ -16,13 +16,13 @@ from in_process import said
 from report_figures import figures
 
 from arcacct.database.access import open_accounting, read_accounting
-from arcacct.publishing.ledger_rows import month_bounds
 from arcacct.queries import questions
 from arcacct.queries.capacity import installed
 from arcacct.queries.questions import Selection, first_end_s
 from arcacct.queries.usage import UsageTable, usage
 from arcacct.records.model import Job
 from arcacct.reports.trends import Recording, over_time
+from arcacct.times import month_bounds
 
 MAY = ("--month", "2026-05")
 MAY_S = calendar.timegm((2026, 5, 1, 0, 0, 0))

@@ -24,7 +24,6 @@ from arcacct.cli.targets import exit_code
 from arcacct.database import access
 from arcacct.errors import InputError
 from arcacct.publishing import held
-from arcacct.publishing.ledger_rows import Month, month_bounds, month_of
 from arcacct.publishing.run import publish, republish
 from arcacct.publishing.target_run import Period, RunOptions, TargetResult
 from arcacct.queries import health, health_checks
@@ -34,6 +33,7 @@ from arcacct.records.hold_decisions import ImplausibleFilter, held_records
 from arcacct.records.holds import EXCLUDED, HELD
 from arcacct.targets import plugins
 from arcacct.targets.common import ascii_text
+from arcacct.times import Month, month_bounds, month_of
 
 NOON = 1_718_452_800
 """2024-06-15 12:00:00 UTC: the start of each history."""

@@ -26,7 +26,6 @@ from receiver_rows import export
 from arcacct.database import access, upkeep
 from arcacct.errors import FiguresHeld
 from arcacct.publishing import held
-from arcacct.publishing.ledger_rows import Month, month_bounds, month_name, month_of
 from arcacct.publishing.target_run import Period, TargetResult
 from arcacct.queries import health, health_checks
 from arcacct.queries.verify import verify
@@ -35,6 +34,7 @@ from arcacct.records.retention import PruneOptions, prune
 from arcacct.sandbox.apel import APEL
 from arcacct.sandbox.auditor import Auditor
 from arcacct.sandbox.sgas import SGAS
+from arcacct.times import Month, month_bounds, month_name, month_of
 
 APEL_TARGETS = {"apel:cars": "ONE", "apel:sums": "TWO", "apel:kinds": "THREE"}
 """By name the `gocdb_name`; the kind of the last one's messages changes."""

@@ -16,6 +16,7 @@ from arcacct.files.json_reader import parsed
 from arcacct.files.safe_open import open_parent, read_file
 from arcacct.records.model import AAR
 from arcacct.sources.features.reader import VARIABLES, Features, location_of, problem, read, remove_keys, write
+from arcacct.times import iso
 
 # The locations of the features of this machine and job: from the command line, the environment, or a cloud's metadata.
 #
@@ -282,7 +283,7 @@ def set_shutdown(directory: str, at: int, *, job: bool = False, now: int | None 
         raise InputError(f"{directory}/grace_secs{suffix} is not there: write it before jobs start, then announce")
     soonest = (now if now is not None else int(time.time())) + grace
     if at < soonest and not force:
-        told, first = (time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(one)) for one in (at, soonest))
+        told, first = map(iso, (at, soonest))
         raise UsageError(f"{told} is sooner than grace_secs{suffix}={grace} promises; the soonest is {first}")
     write(directory, {f"shutdowntime{suffix}": str(at)})
 

@@ -14,6 +14,7 @@ from arcacct.records.import_quarantine import Fault
 from arcacct.sources.gridengine.accounting_file import Origin, read
 from arcacct.sources.gridengine.importer import column
 from arcacct.sources.gridengine.record import STORED, Record, failed_text
+from arcacct.times import DAY_S
 from arcacct.wording import count_of
 
 # qacct's questions: the records, the columns to sum by, and qacct's table, identical to the character.
@@ -22,7 +23,6 @@ from arcacct.wording import count_of
 # values are extra: wall clock times slots, which counts no task twice, and the efficiency from it.
 
 
-DAY_S = 86_400
 _US = 1_000_000
 
 

@@ -26,6 +26,7 @@ from arcacct.sources.engine.batch_runs import (
 )
 from arcacct.sources.engine.runs import NEVER_STARTED, Field, NoUsage, ParsedRun, values_of
 from arcacct.sources.pbs.record import values_by_key
+from arcacct.times import DAY_S
 
 # One line for each event of a job: ``stamp;type;id;key=value key=value ...``.
 #
@@ -53,7 +54,6 @@ WITHOUT_END = {
     "M": "moved to another server",
 }
 """The reason that is counted for a job without an E, by the type of its record."""
-_DAY_S = 86_400
 _PHASES = frozenset(("u", "e"))
 """Records at the end of a phase of a run: its nodes changed."""
 _ENDS = _PHASES | {"E", "R"}
@@ -173,7 +173,7 @@ def run_of(line: str, unusable: set[str], place: str | None = None) -> BatchRun 
     month, day, year, kind, job_id, message = match.groups()
     if kind in WITHOUT_END and _ID.fullmatch(job_id):
         # The stamp is in an unknown time zone.
-        since = timegm((int(year), int(month), int(day), 0, 0, 0)) - _DAY_S
+        since = timegm((int(year), int(month), int(day), 0, 0, 0)) - DAY_S
         return NoUsage(WITHOUT_END[kind], _key(job_id, place), since)
     return _ended(kind, job_id, message, unusable, place) if kind in _ENDS else None
 

@@ -45,6 +45,7 @@ from arcacct.sources.slurm.record import (
     part,
     run_of,
 )
+from arcacct.times import DAY_S
 
 # Read `sacct --json` of Slurm 22.05 and later: jobs with their steps. Each value is read separately.
 #
@@ -576,7 +577,6 @@ class _Jobs:
 # The delimiter of the fields is unpredictable, so that no job name can imitate a row.
 
 
-DAY_S = 86_400
 WINDOW_S = DAY_S
 """The length of one request in seconds. slurmdbd holds the whole answer in memory."""
 OVERLAP_S = DAY_S

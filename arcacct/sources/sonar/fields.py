@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, TypeVar
 from arcacct.files import json_reader
 from arcacct.records.import_quarantine import Fault, fault_of
 from arcacct.records.slurm_formats import MalformedError
+from arcacct.times import LAST_SECOND
 
 # The field types of Sonar's JSON. Each reader takes an object and a key, and returns a value or raises MalformedError.
 #
@@ -219,7 +220,7 @@ def seconds_of(value: str) -> int:
     if not (1 <= month <= 12 and 1 <= day <= _DAYS[month - 1] and hour < 24 and minute < 60 and second <= 60):
         raise ValueError(value)
     found = timegm((year, month, day, hour, minute, second)) - away
-    if not 0 <= found <= 253402300799:
+    if not 0 <= found <= LAST_SECOND:
         raise ValueError(value)
     return found
 

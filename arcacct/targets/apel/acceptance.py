@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from arcacct.benchmark import Benchmark
-from arcacct.publishing.ledger_rows import month_bounds
 from arcacct.publishing.plugin import Acceptance, CellAcceptance
 from arcacct.records.model import AAR, UsageCell, has_value
 from arcacct.targets.apel import messages
@@ -22,6 +21,7 @@ from arcacct.targets.verdicts import (
     repair_texts,
     repair_values,
 )
+from arcacct.times import month_bounds
 
 
 def _limits(table: Mapping[str, Rule], care: Care) -> tuple[tuple[str, int], ...]:

@@ -6,7 +6,6 @@ import json
 import os
 import re
 import tempfile
-import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from typing import NamedTuple
@@ -22,7 +21,6 @@ from arcacct.publishing.context import RunSummary
 from arcacct.publishing.former_publisher import FormerPublisher, former_publisher
 from arcacct.publishing.held_texts import month_names
 from arcacct.publishing.ledger import COUNTS, SentSum
-from arcacct.publishing.ledger_rows import Month, month_bounds, month_name, month_of, recent_months
 from arcacct.publishing.plugin import TargetPlugin
 from arcacct.publishing.run import publishing_lock
 from arcacct.publishing.summaries import summed
@@ -34,6 +32,7 @@ from arcacct.targets.apel import messages, summaries
 from arcacct.targets.apel.messages import LONG, JobKey, field, folded
 from arcacct.targets.apel.summaries import Summary, SummaryKey, Sync, SyncKey, folded_key
 from arcacct.targets.apel.target import APELMessages
+from arcacct.times import Month, iso, month_bounds, month_name, month_of, recent_months
 
 # What jura-ng sent to APEL, by its own rules: the keys of its summaries, sync records and job records.
 #
@@ -407,7 +406,7 @@ def _plan(sources: _Sources, plugin: TargetPlugin, former: FormerPublisher | Non
         return TargetPlan(name, block, f"{former.cause}; {former.remedy()}")
     stopped = former.until_s
     months = sources.months or sorted({*recent_months(stopped), *former.months})
-    until = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(stopped))
+    until = iso(stopped)
     begun_later = _begun_later(sources, stopped)
     settled = [f"not settled: {month_names(former.open)}"] if former.open else []
     if former.decisions:

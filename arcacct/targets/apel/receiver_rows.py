@@ -18,10 +18,10 @@ from datetime import UTC, datetime
 from arcacct.errors import InputError
 from arcacct.files.text_tables import batch_rows, csv_rows, read_text, unescaped
 from arcacct.publishing.ledger import COUNTS, SentRecord, SentSum
-from arcacct.publishing.ledger_rows import Month
 from arcacct.publishing.plugin import ReceiverRows
 from arcacct.targets.apel.messages import BENCHMARK_TYPES, LONG, JobKey, field, folded
 from arcacct.targets.apel.summaries import SummaryKey, SyncKey, folded_key
+from arcacct.times import Month
 
 _MOST_BYTES = 64 * 2**20
 _UNKNOWN = {"", "none", "null"}

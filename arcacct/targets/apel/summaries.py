@@ -21,6 +21,7 @@ from arcacct.targets.apel.messages import (
     service_level,
     submit_host,
 )
+from arcacct.times import HOUR_S
 
 if TYPE_CHECKING:
     from arcacct.targets.apel.jura import JuraCell
@@ -38,7 +39,6 @@ SYNC_HEADER = "APEL-sync-message: v0.1\n"
 
 _NORMALISED = ("summaries-v03", "normalised-v04")
 _MILLION = 10**6
-_HOUR_S = 3600
 
 
 class SummaryKey(NamedTuple):
@@ -178,7 +178,7 @@ def summary_record(summary: Summary, kind: str = "summaries", dialect: str = "se
     key = summary.spelling
     is_normalised = kind in _NORMALISED
     # Seconds; in the seed's dialect of v0.3 hours, each rounded to the nearest.
-    unit = _HOUR_S if dialect == "seed" and kind == "summaries-v03" else 1
+    unit = HOUR_S if dialect == "seed" and kind == "summaries-v03" else 1
     level = service_level(key.benchmark_type, key.benchmark_value, is_dictionary=kind == "summaries-v04")
     normalised: dict[str, object] = {}
     if is_normalised:

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 from arcacct.config.settings import Settings
 from arcacct.errors import InputError
 from arcacct.publishing.ledger import Names, SentSum
-from arcacct.publishing.ledger_rows import Month
 from arcacct.publishing.plugin import (
     Acceptance,
     CellAcceptance,
@@ -34,6 +33,7 @@ from arcacct.targets.apel.options import SPECIFIED, APELContent, APELTarget
 from arcacct.targets.apel.summaries import Summary, SummaryKey, Sync, SyncKey
 from arcacct.targets.common import now_time
 from arcacct.targets.parts import Plain, RecordOfParts
+from arcacct.times import Month
 
 if TYPE_CHECKING:
     from arcacct.publishing.transport import ConnectivityCheck, TimeoutPolicy

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from arcacct.publishing.plugin import Acceptance
 from arcacct.records.model import AAR, FQAN, Transfer, job_record_id, machine_host, parsed_fqan
 from arcacct.secrecy import without_credentials
-from arcacct.targets.common import EXACT, LAST_SECOND, Care, carried
+from arcacct.targets.common import EXACT, Care, carried
 from arcacct.targets.sgas.usage_record import RULES, UROptions, local_job_id
 from arcacct.targets.verdicts import (
     benchmark_problem,
@@ -17,6 +17,7 @@ from arcacct.targets.verdicts import (
     repair_texts,
     repair_values,
 )
+from arcacct.times import LAST_SECOND
 
 _MOST = {column: int(rule.most) for column, rule in RULES.items()}
 _ENVIRONMENT, _URL, _MACHINE, _GROUP, _USER = map(

@@ -15,7 +15,8 @@ from slurm_files import BEGIN, CASES, DATA, NOW, TABLE, SlurmHost
 from arcacct.errors import UsageError
 from arcacct.records.slurm_formats import environment, new_delimiter
 from arcacct.sources.slurm.record import COLUMNS
-from arcacct.sources.slurm.sacct import DAY_S, SacctCommand, windows
+from arcacct.sources.slurm.sacct import SacctCommand, windows
+from arcacct.times import DAY_S
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
