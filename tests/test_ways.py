@@ -27,7 +27,7 @@ FOLDER = "/arcacct/"
 EVENT = {
     "arex/control_files", "arex/job_facts", "arex/own_database", "arex/reconcile", "arex/spool", "arex/spool_replay",
     "arex/sweep", "arex/sweep_context", "config/paths", "database/access", "database/checkpoint", "database/connection",
-    "database/location", "files/safe_open", "records/recorder", "records/states",
+    "database/location", "files/safe_open", "records/recorder", "records/states", "records/texts",
 }  # fmt: skip
 """What an event of the launcher passes: another module is a decision."""
 
@@ -96,7 +96,7 @@ def test_a_command_loads_few_modules(command: str) -> None:
 RECORD = {
     "config/options", "http_client", "publishing/batches", "publishing/delivery", "publishing/ledger",
     "publishing/ledger_rows", "publishing/records", "publishing/safeguard", "publishing/sent", "records/model",
-    "records/reader", "targets/common", "targets/parts", "targets/sgas/acceptance",
+    "records/reader", "records/texts", "targets/common", "targets/parts", "targets/sgas/acceptance",
     "targets/sgas/target", "targets/sgas/usage_record",
 }  # fmt: skip
 """What a record to SGAS passes: another module is a decision, and twenty are the most."""

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from arcacct import secrecy, wording
 from arcacct.database.schema import ACCOUNTING, in_memory
-from arcacct.records.recorder import escaped
+from arcacct.records.texts import escaped
 from arcacct.wording import count_of, sanitise_line, span_of, strip_control
 
 TOKEN = 'aB3/x+9&Qz"7w8e5r1t2y6u4i0o=='

@@ -22,9 +22,9 @@ from arcacct.errors import InputError, StoreBusy, StoreError
 from arcacct.files.directories import private_directory
 from arcacct.files.safe_open import private
 from arcacct.records.model import Job
-from arcacct.records.reader import unescaped
 from arcacct.records.row_mapping import ArexRows, Event, Row, as_job
 from arcacct.records.states import FINAL, FQAN_KEYS, IN_PROGRESS, SQL_FINAL
+from arcacct.records.texts import unescaped
 
 # Reading a database that A-REX writes, without any effect on A-REX (INVARIANTS 1).
 #

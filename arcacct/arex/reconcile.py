@@ -36,10 +36,10 @@ from arcacct.database.schema import created, note, noted
 from arcacct.errors import InputError, StoreError
 from arcacct.records import recorder, row_mapping
 from arcacct.records.model import Job
-from arcacct.records.reader import LARGEST_EXACT, unescaped
-from arcacct.records.recorder import escaped
+from arcacct.records.reader import LARGEST_EXACT
 from arcacct.records.row_mapping import ArexRows
 from arcacct.records.states import FINAL, IN_PROGRESS, MEASURED, UNMEASURED, StateChange, StatusFile
+from arcacct.records.texts import escaped, unescaped
 from arcacct.records.unfinished import REMEDIES, InProgress, abort, hold, in_progress, is_gone_since, on_hold
 from arcacct.records.usage import deleted_jobs
 from arcacct.records.writer import JobWriter, known_jobs

@@ -18,8 +18,9 @@ from arcacct.database.incarnation import highest_seq
 from arcacct.export.dataset import Partition, columns
 from arcacct.records import slurm_formats
 from arcacct.records.pseudonyms import KEPT_ATTRIBUTES, Names, fqan_without_names
-from arcacct.records.reader import decoded, one_state, plain_text, unescaped
+from arcacct.records.reader import decoded, one_state
 from arcacct.records.states import TRANSFER_KINDS
+from arcacct.records.texts import plain_text, unescaped
 from arcacct.secrecy import without_credentials
 from arcacct.sources.gridengine.record import GPU_FIELDS, RUNS_WITH_GPUS, gpu_count
 from arcacct.times import LAST_SECOND

@@ -29,7 +29,7 @@ from arcacct.export.dataset import (
     part_name,
 )
 from arcacct.export.jobs import Job, Values
-from arcacct.records.reader import plain_text
+from arcacct.records.texts import plain_text
 
 GROUP_ROWS = {table: 32_768 if table == "jobs" else 131_072 for table in TABLES}
 """In a group: what a reader passes over by its least and greatest values, and what is held in memory of a table."""

@@ -17,9 +17,9 @@ from arcacct.database.connection import Connection
 from arcacct.publishing import cursors, held, ledger, safeguard, sent, target_months
 from arcacct.publishing.plugin import TargetPlugin
 from arcacct.publishing.selection import of_records
-from arcacct.records import reader
 from arcacct.records.pseudonyms import pseudonymised
 from arcacct.records.states import SQL_ABORTED, SQL_FINAL
+from arcacct.records.texts import unescaped, unescaped_name
 from arcacct.times import LAST_SECOND, month_of
 from arcacct.wording import count_of
 
@@ -107,7 +107,7 @@ def _pages(con: Connection, ended_from: int, seq: int, last_seq: int) -> Iterato
             (seq, upto, max(ended_from, 1), LAST_SECOND),
         ).fetchall()
         yield [
-            _Logged(one, record_id, reader.unescaped(job_id), end_time, reader.unescaped_name(vo))
+            _Logged(one, record_id, unescaped(job_id), end_time, unescaped_name(vo))
             for one, record_id, job_id, end_time, vo in rows
         ]
         seq = upto

@@ -10,9 +10,9 @@ from typing import Any
 from arcacct.arex.own_database import tokens_of_version_1, tokens_of_version_2, with_benchmark
 from arcacct.database.connection import Connection
 from arcacct.queries.questions import JobTotals
-from arcacct.records.reader import plain_text
 from arcacct.records.row_mapping import Row, schema_version
 from arcacct.records.states import IN_PROGRESS
+from arcacct.records.texts import plain_text
 from arcacct.secrecy import without_credentials
 from arcacct.times import DAY_S, LAST_SECOND
 

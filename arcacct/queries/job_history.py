@@ -24,6 +24,7 @@ from arcacct.records import hold_decisions, reader, unfinished, usage
 from arcacct.records.model import AAR
 from arcacct.records.reader import FoundJob
 from arcacct.records.states import ABORTED, NOT_MEASURED
+from arcacct.records.texts import unescaped
 from arcacct.targets import plugins
 from arcacct.times import DAY_S, Month, iso, month_name, month_of
 from arcacct.wording import count_of
@@ -256,9 +257,9 @@ def changed_since_sent(
         if end_time == former.end_time and wall_s == former.wall_s:
             # What was logged first with the end and the wall time that were sent.
             former = former._replace(
-                local_job_id=reader.unescaped(local_job_id) if local_job_id else None,
-                vo=reader.unescaped(vo) if vo else None,
-                endpoint_url=reader.unescaped(url) if url else None,
+                local_job_id=unescaped(local_job_id) if local_job_id else None,
+                vo=unescaped(vo) if vo else None,
+                endpoint_url=unescaped(url) if url else None,
                 cpu_user_s=cpu_s - aar.cpu_kernel_s,
             )
             break

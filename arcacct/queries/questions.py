@@ -15,12 +15,12 @@ from arcacct.database.connection import ACCOUNTING_SCHEMA, Connection, DatabaseE
 from arcacct.database.durable import WAL, header_of
 from arcacct.database.schema import ACCOUNTING
 from arcacct.errors import InputError, SchemaError, StoreError
-from arcacct.records.reader import one_state, plain_text, unescaped
-from arcacct.records.recorder import escaped
+from arcacct.records.reader import one_state
 from arcacct.records.row_mapping import schema_version
 from arcacct.records.slurm_formats import gpu_count
 from arcacct.records.slurm_formats import parse as parsed_tres
 from arcacct.records.states import SQL_ABORTED, SQL_BY_ITSELF, SQL_FAILED
+from arcacct.records.texts import escaped, plain_text, unescaped
 from arcacct.records.usage import OF_DAYS, OF_HOSTS, OF_MONTHS, BreakdownKind
 from arcacct.sources.gridengine import record
 from arcacct.times import DAY_S, HOUR_S, month_bounds, month_of

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from pluggy import HookimplMarker
 
 from arcacct.records.model import FQAN, parsed_fqan
-from arcacct.records.reader import unescaped
+from arcacct.records.texts import unescaped
 
 if TYPE_CHECKING:
     from arcacct.database.connection import Connection

@@ -12,8 +12,8 @@ from arcacct.database.connection import Connection
 from arcacct.records.batch_systems import BATCH_SYSTEMS
 from arcacct.records.enrichment import AREX, CONFIGURED, DEFAULT
 from arcacct.records.model import Job
-from arcacct.records.reader import unescaped
 from arcacct.records.states import CORE_SECONDS, OF_RUNS, SQL_IN_PROGRESS
+from arcacct.records.texts import unescaped
 
 # The common parts of the sources of batch systems: a job's owner, its ID, and A-REX's record of the same job.
 

@@ -12,7 +12,8 @@ from arcacct.config.values import NodeBenchmark, QueueBenchmark
 from arcacct.database.connection import Connection, transaction
 from arcacct.records.batch_jobs import model_benchmark, queue_benchmark
 from arcacct.records.enrichment import CONFIGURED, DEFAULT, SAMPLES, rate
-from arcacct.records.reader import LARGEST_EXACT, core_seconds, unescaped
+from arcacct.records.reader import LARGEST_EXACT, core_seconds
+from arcacct.records.texts import unescaped
 
 _PAGE, _SLICE = 500, 100
 _TURN_S = 0.005

@@ -10,10 +10,10 @@ from typing import NamedTuple
 from arcacct.database.connection import Connection
 from arcacct.records.batch_systems import BATCH_SYSTEMS
 from arcacct.records.holds import judge
-from arcacct.records.reader import unescaped
-from arcacct.records.recorder import INFO_KEYS, escaped, event_time
+from arcacct.records.recorder import INFO_KEYS
 from arcacct.records.row_mapping import COLUMNS, INFO_FIELDS, NOTHING_TOLD, NUMBERS, Numbers
 from arcacct.records.states import CORE_SECONDS, DERIVED, MEASURED, OF_RUNS, UNKNOWN
+from arcacct.records.texts import escaped, event_time, unescaped
 
 # One table with the sources that may give each value of a job, the strongest first.
 #

@@ -17,9 +17,8 @@ from arcacct.errors import InputError
 from arcacct.records import holds, states
 from arcacct.records.enrichment import enrich, present
 from arcacct.records.holds import AS_REPORTED, HELD, PUBLISHED, hold_unmeasured
-from arcacct.records.reader import unescaped
-from arcacct.records.recorder import escaped, event_seconds
 from arcacct.records.states import COMPLETED, DERIVED, FAILED, UNKNOWN, ImplausibleValue
+from arcacct.records.texts import escaped, event_seconds, unescaped
 
 # Lists, counts and decisions of the records that are or were held for impossible values (`holds`).
 #

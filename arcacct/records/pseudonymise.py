@@ -19,9 +19,9 @@ from arcacct.database.location import PSEUDONYMS
 from arcacct.database.schema import note, noted
 from arcacct.records import retention, usage
 from arcacct.records.pseudonyms import GLOB, KEPT_ATTRIBUTES, PSEUDONYM, Names, fqan_without_names, site_names
-from arcacct.records.reader import unescaped
-from arcacct.records.recorder import escaped, name_id
+from arcacct.records.recorder import name_id
 from arcacct.records.retention import Alone, PruneOptions
+from arcacct.records.texts import escaped, unescaped
 from arcacct.times import month_bounds
 
 _SLICE = 100

@@ -15,7 +15,6 @@ from arcacct.database.connection import Connection, OperationalError
 from arcacct.errors import InputError
 from arcacct.records.holds import HELD, OVERRIDDEN, OVERRIDES
 from arcacct.records.model import AAR, Transfer, UsageCell
-from arcacct.records.recorder import escaped
 from arcacct.records.states import (
     ABORTED,
     COMPLETED,
@@ -28,6 +27,7 @@ from arcacct.records.states import (
     UNKNOWN,
     UNKNOWN_NUMBER,
 )
+from arcacct.records.texts import escaped, plain_text, unescaped, unescaped_name
 from arcacct.times import LAST_SECOND, month_of, next_month
 
 # Records are read as the values of `records.model`. Readers page in short transactions (INVARIANTS 7). This module
@@ -90,30 +90,6 @@ class Page(NamedTuple):
     """The last position that was read, also if no record was wanted."""
     others: list[tuple[int, str]]
     """Seq and JobID of final records that are not published (any more): held, without usage, or ended too early."""
-
-
-def unescaped(text: object) -> str:
-    """Remove A-REX's percent-escapes from a text of the shared tables (the reverse of `recorder.escaped`)."""
-    if not isinstance(text, str):
-        text = plain_text(text)
-    if "%" not in text:
-        return text
-    first, *parts = text.split("%")
-    plain = [first]
-    for part in parts:
-        if len(part) > 1 and part[0] in _HEX and part[1] in _HEX:
-            plain.append(chr(int(part[:2], 16)) + part[2:])
-        else:
-            plain.append("%" + part)
-    return "".join(plain)
-
-
-_HEX = frozenset("0123456789ABCDEFabcdef")
-
-
-def plain_text(value: object) -> str:
-    """Return a value of a text column as text; SQLite may store any type there."""
-    return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
 
 
 def logged_after(con: Connection, seq: int, horizon: int, *, ended_from: int = 0) -> Page | None:
@@ -397,13 +373,6 @@ def transfer_of(url: object, *numbers: object) -> Transfer:
     """Make a Transfer from a row of DataTransfers; a value that is not a number becomes 0."""
     size, start, end, kind = [number if isinstance(number, int) else 0 for number in numbers]
     return Transfer(unescaped(url), size, start, end, TRANSFER_KINDS.get(kind, "input"))
-
-
-# The same names occur in many jobs and months.
-@lru_cache(maxsize=8192)
-def unescaped_name(text: object) -> str | None:
-    """Return a name of the shared tables, `unescaped`; ``None`` for an empty or missing one."""
-    return unescaped(text) if text else None
 
 
 @lru_cache(maxsize=1024)

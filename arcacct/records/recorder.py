@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import calendar
 import time
 from collections.abc import Container, Sequence
 from dataclasses import dataclass, fields
-from datetime import datetime
 from operator import attrgetter
 from typing import Any
 
@@ -28,14 +26,13 @@ from arcacct.records.states import (
     known_counts,
     status_of_end,
 )
+from arcacct.records.texts import escaped, event_time
 
 # Recording is monotone inside its transaction. The same event twice changes nothing, and an older event only adds its
 # events. A finished job's children are compared as multisets, so a resumed job ends with one set of them (INVARIANTS 2
 # and 8). The rows are the same for any order of the events. Children are written first and the final status last: this
 # makes one entry in FinishedLog.
 
-
-_ESCAPES = str.maketrans({"'": "%27", "#": "%23", "%": "%25", "\r": "%0d", "\n": "%0a", "\b": "%08", "\0": "%00"})
 
 USAGE_COLUMNS = (
     "LocalJobID, EndTime, ExitCode, NodeCount, CPUCount, UsedMemory, UsedVirtMem, UsedWalltime,"
@@ -129,37 +126,6 @@ class RecordedJob:
     def has_ended(self) -> bool:
         """Whether the job's end is recorded. False for an aborted job: it only vanished."""
         return self.end_time != 0 and self.status != ABORTED
-
-
-def escaped(text: str) -> str:
-    """Return a text as A-REX writes it into the shared tables: its C++ percent-escapes characters special to SQL."""
-    # Nearly every text is plain, and a translation table costs four times as much as these tests.
-    if text.isprintable() and "'" not in text and "#" not in text and "%" not in text:
-        return text
-    return text.translate(_ESCAPES)
-
-
-_DATES: dict[int, str] = {}
-"""A cache of recent days."""
-_MOST_DATES = 1000
-
-
-def event_time(seconds: int) -> str:
-    """Return UTC seconds as JobEvents.EventTime: in A-REX's form, but in UTC (A-REX writes local time unmarked)."""
-    day, second = divmod(seconds, 86400)
-    if day not in _DATES:
-        if len(_DATES) >= _MOST_DATES:
-            _DATES.clear()
-        _DATES[day] = time.strftime("%Y-%m-%d", time.gmtime(day * 86400))
-    return f"{_DATES[day]} {second // 3600:02}:{second // 60 % 60:02}:{second % 60:02}"
-
-
-def event_seconds(when: str) -> int:
-    """Return JobEvents.EventTime as UTC seconds. Raises TypeError and ValueError for other forms than A-REX's."""
-    seconds = calendar.timegm(datetime.fromisoformat(when).timetuple())
-    if event_time(seconds) != when:
-        raise ValueError(when)
-    return seconds
 
 
 def record(con: Connection, facts: StateChange, *, present: bool = False, settled: bool = False) -> str:

@@ -18,10 +18,10 @@ from arcacct.database.upkeep import ARCHIVE_MARK
 from arcacct.errors import InputError, SchemaError, StoreBusy
 from arcacct.records import row_mapping, usage
 from arcacct.records.holds import HELD
-from arcacct.records.reader import unescaped
 from arcacct.records.recorder import CHILDREN
 from arcacct.records.row_mapping import ArexRows
 from arcacct.records.states import SQL_FINAL
+from arcacct.records.texts import unescaped
 from arcacct.records.writer import OF_RECORD, JobWriter, known_jobs, remove
 
 TELEMETRY = "JobTelemetry"

@@ -11,9 +11,10 @@ from typing import Any, NamedTuple
 from arcacct.database.connection import Connection, DataError
 from arcacct.database.query import Foreign
 from arcacct.records.model import Job
-from arcacct.records.reader import decoded, one_state, transfer_of, unescaped
-from arcacct.records.recorder import CHILDREN, INFO_KEYS, escaped, event_time
+from arcacct.records.reader import decoded, one_state, transfer_of
+from arcacct.records.recorder import CHILDREN, INFO_KEYS
 from arcacct.records.states import TRANSFER_KINDS
+from arcacct.records.texts import escaped, event_time, unescaped
 
 # Read the records of an open database of A-REX, of ARC 6 or ARC 7, page by page, each in one short transaction.
 #

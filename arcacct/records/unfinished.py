@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 from arcacct.database.connection import Connection
 from arcacct.database.schema import created, note, noted
-from arcacct.records.reader import unescaped
 from arcacct.records.states import SQL_ABORTED, SQL_IN_PROGRESS
+from arcacct.records.texts import unescaped
 from arcacct.times import HOUR_S
 
 # Jobs that are in progress in the database, and how vanished ones are settled.

@@ -11,7 +11,8 @@ from arcacct.database.access import writing
 from arcacct.database.connection import Connection
 from arcacct.records.hold_decisions import judge_former, settle
 from arcacct.records.model import UsageCell
-from arcacct.records.reader import LARGEST_EXACT, auth_groups_of, unescaped, unescaped_name
+from arcacct.records.reader import LARGEST_EXACT, auth_groups_of
+from arcacct.records.texts import unescaped, unescaped_name
 from arcacct.times import LAST_SECOND
 
 # The sums that `stats` reads. They are finer than the monthly cells, from which summaries are made, and are updated

@@ -24,16 +24,7 @@ from arcacct.records.enrichment import (
 from arcacct.records.holds import hold, judge, unhold
 from arcacct.records.model import Job
 from arcacct.records.pseudonyms import pseudonymised
-from arcacct.records.reader import unescaped
-from arcacct.records.recorder import (
-    CHILDREN,
-    dimension_ids,
-    escaped,
-    event_seconds,
-    last_record_id,
-    name_id,
-    set_children,
-)
+from arcacct.records.recorder import CHILDREN, dimension_ids, last_record_id, name_id, set_children
 from arcacct.records.row_mapping import NUMBERS, ArexRows, Numbers, Row, rows_of, stored
 from arcacct.records.states import (
     ABORTED,
@@ -50,6 +41,7 @@ from arcacct.records.states import (
     implausible_values,
     known_counts,
 )
+from arcacct.records.texts import escaped, event_seconds, unescaped
 
 _AAR_COLUMNS = f"JobID, LocalJobID, EndpointID, QueueID, UserID, VOID, StatusID, {NUMBERS}"
 _VALUES = _AAR_COLUMNS.removeprefix("JobID, ")

@@ -22,8 +22,8 @@ from arcacct.files.json_reader import parsed
 from arcacct.files.safe_open import private
 from arcacct.files.text_tables import csv_rows, read_text
 from arcacct.records import slurm_formats
-from arcacct.records.reader import unescaped
 from arcacct.records.states import SQL_ABORTED, SQL_FAILED
+from arcacct.records.texts import unescaped
 from arcacct.times import Month
 from arcacct.wording import count_of
 

@@ -20,8 +20,8 @@ from arcacct.arex.control_files import (
 )
 from arcacct.arex.job_facts import job_facts
 from arcacct.config.paths import JobRules
-from arcacct.records.recorder import escaped
 from arcacct.records.states import StateChange
+from arcacct.records.texts import escaped
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

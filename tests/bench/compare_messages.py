@@ -277,7 +277,7 @@ def _row(key: str) -> str:
 
 def _change(con: sqlite3.Connection, chance: random.Random) -> None:
     """Change some values of some jobs, as no recorder would, and delete some jobs."""
-    from arcacct.records.recorder import escaped
+    from arcacct.records.texts import escaped
 
     ids = [record_id for (record_id,) in con.execute("SELECT RecordID FROM AAR ORDER BY 1")]
     pick = chance.choice

@@ -24,7 +24,7 @@ from arcacct.config.paths import Places, places
 from arcacct.database import access, schema
 from arcacct.database.connection import Connection, open_database
 from arcacct.records import usage
-from arcacct.records.recorder import event_time
+from arcacct.records.texts import event_time
 
 FIRST_END = calendar.timegm((2026, 7, 1, 0, 0, 0))
 DAYS = 100

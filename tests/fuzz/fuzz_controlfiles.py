@@ -23,7 +23,7 @@ from fuzz.damage import TOKENS, damaged
 from fuzz.site_of_targets import GOOD, WALL_S, begin, database_of, publish_to_all, records
 
 from arcacct.arex.control_files import STATES
-from arcacct.records.reader import unescaped
+from arcacct.records.texts import unescaped
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

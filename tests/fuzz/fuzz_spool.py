@@ -30,8 +30,8 @@ from fuzz.command import Ended, arcacct, steers
 from fuzz.damage import damaged
 
 from arcacct.arex.control_files import STATES, JobFiles
-from arcacct.records.reader import unescaped
 from arcacct.records.states import StatusFile
+from arcacct.records.texts import unescaped
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -31,6 +31,7 @@ from arcacct.records.model import Job
 from arcacct.records.recorder import INFO_KEYS
 from arcacct.records.row_mapping import COLUMNS, Numbers
 from arcacct.records.states import OF_RUNS, StateChange, Usage
+from arcacct.records.texts import event_time
 from arcacct.records.writer import JobWriter
 from arcacct.sources.features.collect import take_features
 
@@ -182,7 +183,7 @@ def test_times_are_added_where_there_are_none(con) -> None:
         enrich(con, record_id(con), "gridengine", {}, events=[("LRMSSTART", when)])
 
     assert con.execute("SELECT EventTime FROM JobEvents WHERE EventKey = 'LRMSSTART'").fetchall() == [
-        (recorder.event_time(END - 9),)
+        (event_time(END - 9),)
     ]
     # Receivers get this time: the record was logged again, once.
     assert con.execute("SELECT seq FROM sqlite_sequence WHERE name = 'FinishedLog'").fetchall() == [(2,)]

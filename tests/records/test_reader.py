@@ -17,7 +17,7 @@ from arcacct.database import access
 from arcacct.database.schema import ACCOUNTING, in_memory
 from arcacct.records import reader
 from arcacct.records.model import AAR, Job, Transfer
-from arcacct.records.recorder import escaped, event_seconds, event_time
+from arcacct.records.texts import escaped, event_seconds, event_time, unescaped
 from arcacct.records.writer import JobWriter
 
 EVERYTHING = 2**62
@@ -65,15 +65,15 @@ def by_hand(con: sqlite3.Connection, record_id: int) -> dict[str, object]:
         return con.execute(query, (record_id,)).fetchall()
 
     tokens = rows("AuthTokenAttributes", "AttrKey, AttrValue")
-    mains = [reader.unescaped(value) for key, value in tokens if key == "mainfqan"]
+    mains = [unescaped(value) for key, value in tokens if key == "mainfqan"]
     named: dict[object, str] = {}
     for key, value in rows("JobExtraInfo", "InfoKey, InfoValue"):
         if value:
-            named.setdefault(key, reader.unescaped(value))
+            named.setdefault(key, unescaped(value))
     times = dict(rows("JobEvents", "EventKey, CAST(strftime('%s', EventTime) AS INTEGER)"))
     nodes = named.get("nodenames") or named.get("nodename") or ""
     return {
-        "fqans": (*mains[::-1], *(reader.unescaped(value) for key, value in tokens if key == "vomsfqan")),
+        "fqans": (*mains[::-1], *(unescaped(value) for key, value in tokens if key == "vomsfqan")),
         "job_name": named.get("jobname"),
         "lrms": named.get("lrms"),
         "node_names": tuple(dict.fromkeys(filter(None, nodes.split(":")))),
@@ -84,7 +84,7 @@ def by_hand(con: sqlite3.Connection, record_id: int) -> dict[str, object]:
         "wn_instance": named.get("wninstance"),
         "benchmark": named.get("benchmark"),
         "run_time_environments": tuple(
-            dict.fromkeys(reader.unescaped(name) for (name,) in rows("RunTimeEnvironments", "RTEName"))
+            dict.fromkeys(unescaped(name) for (name,) in rows("RunTimeEnvironments", "RTEName"))
         ),
         "transfers": tuple(
             reader.transfer_of(*row)
@@ -291,8 +291,8 @@ def test_percent_escapes_are_undone_as_they_are_written(text: str) -> None:
     """Two hexadecimal digits after a percent sign, from the left; and any text survives being escaped."""
     by_rule = re.sub("%([0-9A-Fa-f]{2})", lambda match: chr(int(match[1], 16)), text)
 
-    assert reader.unescaped(text) == by_rule
-    assert reader.unescaped(escaped(text)) == text
+    assert unescaped(text) == by_rule
+    assert unescaped(escaped(text)) == text
 
 
 @given(st.integers(0, 253_402_300_799))

@@ -16,20 +16,9 @@ from arcacct.arex.reconcile import remembered_status_files
 from arcacct.config.paths import JobRules
 from arcacct.database.schema import ACCOUNTING, in_memory
 from arcacct.records.enrichment import enrich
-from arcacct.records.reader import unescaped
-from arcacct.records.recorder import (
-    CORRECTION,
-    NEW_END,
-    NEW_EVENT,
-    NEW_JOB,
-    NOTHING,
-    escaped,
-    event_time,
-    knows,
-    record,
-    record_present,
-)
+from arcacct.records.recorder import CORRECTION, NEW_END, NEW_EVENT, NEW_JOB, NOTHING, knows, record, record_present
 from arcacct.records.states import StateChange, StatusFile
+from arcacct.records.texts import escaped, event_time, unescaped
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -13,8 +13,8 @@ from arcacct.database.schema import ACCOUNTING, in_memory
 from arcacct.records import recorder
 from arcacct.records.enrichment import enrich, present
 from arcacct.records.model import Job
-from arcacct.records.recorder import event_time
 from arcacct.records.states import StateChange, Usage
+from arcacct.records.texts import event_time
 from arcacct.records.writer import Difference, JobWriter, Written
 
 END = stored_jobs.END_S

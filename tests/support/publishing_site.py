@@ -25,6 +25,7 @@ from arcacct.publishing.target_run import Period, RunOptions, TargetResult
 from arcacct.publishing.transport import TimeoutPolicy
 from arcacct.records import recorder
 from arcacct.records.states import CLOCK_S, MEASURED, StateChange, Usage
+from arcacct.records.texts import escaped
 from arcacct.targets import kinds, plugins
 
 TYPE_CHECKING = False
@@ -124,7 +125,7 @@ def write(con: sqlite3.Connection, job: Job) -> None:
     facts = facts_of(job)
     con.execute(
         "UPDATE AAR SET SubmitTime = ?1 WHERE JobID = ?2 AND SubmitTime <> ?1",
-        (facts.submit_time, recorder.escaped(job.job_id)),
+        (facts.submit_time, escaped(job.job_id)),
     )
     recorder.record(con, facts, present=True)
     values = (
@@ -132,15 +133,15 @@ def write(con: sqlite3.Connection, job: Job) -> None:
         recorder.name_id(con, "Users", job.user_dn),
         recorder.name_id(con, "WLCGVOs", job.vo),
     )
-    (record_id,) = con.execute("SELECT RecordID FROM AAR WHERE JobID = ?", (recorder.escaped(job.job_id),)).fetchone()
+    (record_id,) = con.execute("SELECT RecordID FROM AAR WHERE JobID = ?", (escaped(job.job_id),)).fetchone()
     con.execute(
         "UPDATE AAR SET (EndpointID, UserID, VOID) = (?, ?, ?) WHERE RecordID = ?"
         " AND (EndpointID, UserID, VOID) IS NOT (?, ?, ?)",
         (*values, record_id, *values),
     )
-    tokens: list[tuple[object, ...]] = [(key, recorder.escaped(value)) for key, value in facts.auth_tokens]
+    tokens: list[tuple[object, ...]] = [(key, escaped(value)) for key, value in facts.auth_tokens]
     recorder.set_children(con, record_id, "AuthTokenAttributes", tokens)
-    extra: list[tuple[object, ...]] = [(key, recorder.escaped(value)) for key, value in facts.extra.items()]
+    extra: list[tuple[object, ...]] = [(key, escaped(value)) for key, value in facts.extra.items()]
     recorder.set_children(con, record_id, "JobExtraInfo", extra)
 
 

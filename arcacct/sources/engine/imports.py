@@ -21,7 +21,7 @@ from arcacct.records.enrichment import OF_AREX, Conflict, enrich
 from arcacct.records.import_quarantine import Fault, Reject, RejectedEntry, forget
 from arcacct.records.imports import SHOWN, ImportRun, Progress, RunReport, Say
 from arcacct.records.model import Job
-from arcacct.records.reader import unescaped
+from arcacct.records.texts import unescaped
 from arcacct.records.writer import JobWriter, remove, rename
 from arcacct.sources.engine.positions import FilePositions
 from arcacct.sources.engine.runs import (

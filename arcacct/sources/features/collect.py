@@ -18,8 +18,7 @@ from arcacct.files.safe_open import open_parent
 from arcacct.records.batch_jobs import contradict
 from arcacct.records.enrichment import FEATURES, enrich
 from arcacct.records.import_quarantine import Quarantine, Reject, fault, forget, is_of_record
-from arcacct.records.reader import unescaped
-from arcacct.records.recorder import escaped
+from arcacct.records.texts import escaped, unescaped
 from arcacct.sources.features.reader import NAME, Features, doubted, values_in
 
 # Features that job wrappers saved: a copy of the directory, or one file with a ``key=value`` on each line.

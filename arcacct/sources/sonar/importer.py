@@ -19,7 +19,7 @@ from arcacct.records.batch_jobs import LocalID, local_id, tasks_of
 from arcacct.records.enrichment import SLURM
 from arcacct.records.import_quarantine import Fault, Reject, RejectedEntry, fault, forget, is_of_record
 from arcacct.records.imports import SLICE_S, ImportRun, Progress, RunReport, Say
-from arcacct.records.reader import unescaped
+from arcacct.records.texts import unescaped
 from arcacct.sources.sonar.envelopes import Cluster, Dropped, Envelope, Errors, ProducerError, Sysinfo, TelemetryStream
 from arcacct.sources.sonar.fields import RejectedObject
 from arcacct.sources.sonar.jobs import Part, Site, record_run, take_back, telemetry_of, tell

@@ -12,9 +12,9 @@ from arcacct.records import batch_jobs
 from arcacct.records.batch_jobs import LocalID, model_benchmark
 from arcacct.records.enrichment import SAMPLES, SLURM, enrich
 from arcacct.records.model import Job
-from arcacct.records.reader import unescaped
 from arcacct.records.slurm_formats import expand, gpu_count, parse
 from arcacct.records.states import ABORTED, COMPLETED, FAILED
+from arcacct.records.texts import unescaped
 from arcacct.records.writer import JobWriter
 from arcacct.sources.sonar.envelopes import SACCT_FIELDS, SlurmJob
 from arcacct.sources.sonar.fields import LARGEST

@@ -11,8 +11,8 @@ from typing import NamedTuple
 from arcacct.database.connection import Connection
 from arcacct.records.batch_jobs import LocalID, local_id, spellings
 from arcacct.records.enrichment import ARC, OF_AREX, SACCT, SLURM
-from arcacct.records.reader import unescaped
 from arcacct.records.states import SQL_FINAL
+from arcacct.records.texts import unescaped
 from arcacct.sources.sonar.envelopes import FIELDS, PENDING, SACCT_FIELDS, SlurmJob, Value, merged, same_run
 from arcacct.sources.sonar.nodes import Names
 

@@ -28,6 +28,7 @@ from arcacct.publishing.target_months import DECLINED, SWITCHED
 from arcacct.records import reader, usage
 from arcacct.records.row_mapping import first_end
 from arcacct.records.states import SQL_BY_ITSELF
+from arcacct.records.texts import unescaped
 from arcacct.targets.apel import messages, summaries
 from arcacct.targets.apel.messages import LONG, JobKey, field, folded
 from arcacct.targets.apel.summaries import Summary, SummaryKey, Sync, SyncKey, folded_key
@@ -521,7 +522,7 @@ def _jobs_of_month(sources: _Sources, plugin: APELMessages, month: Month, stoppe
 def _differing(sources: _Sources, plugin: APELMessages, page: Sequence[End]) -> list[str]:
     """The jobs that our own record has another key for."""
     different, without_prefix = [], plugin.options._replace(localid_prefix="")
-    theirs = {reader.unescaped(one.job_id): one for one in page}
+    theirs = {unescaped(one.job_id): one for one in page}
     for job_id, aar in reader.by_job_id(sources.accounting, list(theirs)).items():
         end = theirs[job_id]
         key = job_key(end.job_id, end.local_job_id, end.end_time, plugin.site)
