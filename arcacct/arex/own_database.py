@@ -16,7 +16,7 @@ from typing import NamedTuple
 from arcacct.config.paths import AREX_DATABASES, Places
 from arcacct.database.connection import Connection, DatabaseError, translated, uri
 from arcacct.database.durable import ROLLBACK_JOURNAL, WAL, Header, header_of
-from arcacct.database.query import LONGEST_S, Foreign, open_foreign, require_tables
+from arcacct.database.foreign import LONGEST_S, Foreign, open_foreign, require_tables
 from arcacct.database.schema import note, noted
 from arcacct.errors import InputError, StoreBusy, StoreError
 from arcacct.files.directories import private_directory

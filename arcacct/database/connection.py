@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import fcntl
 import os
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from sqlite3 import (
     Connection,
+    Cursor,
     DatabaseError,
     DataError,
     IntegrityError,
@@ -16,8 +18,9 @@ from sqlite3 import (
     ProgrammingError,
     connect,
 )
+from typing import Any
 
-from arcacct.errors import SchemaError, StoreBusy, StoreError
+from arcacct.errors import SchemaError, StoreBusy, StoreError, use_as
 
 __all__ = ["Connection", "DataError", "DatabaseError", "OperationalError", "connect"]
 OF_VALUES = (DataError, IntegrityError, InterfaceError, ProgrammingError)
@@ -61,15 +64,13 @@ def open_for_reading(path: str, schema: int, *, timeout_s: float = 30.0) -> Conn
     """
     Open one of our databases without the right to change anything in it; raises as `open_database`.
 
-    Also one without -wal and -shm, for a user who may not make them (`at_rest`).
+    Also one without -wal and -shm, for a user who may not make them (`connect_at_rest`).
     """
     try:
         return _open(path, "ro", schema, timeout_s, _READING)
     except StoreError as error:
         if error.__cause__ is None:
             raise
-        from arcacct.database.at_rest import connect_at_rest  # noqa: PLC0415  it imports this module
-
         return _ours(connect_at_rest(path, error.__cause__), path, schema, _READING)
 
 
@@ -283,3 +284,114 @@ def open_lock(path: str) -> int:
             return fd
     except OSError as error:
         raise StoreError(f"{path}: cannot be used: {error.strerror}; run as the owner of the database") from error
+
+
+# Reading a database that no process has open, for users who may not write it.
+
+
+_SETTLED_NS = 50_000_000
+"""A file whose last change is as young may change again without a sign: clocks of file systems tick in 4 ms."""
+
+
+class AtRest(Connection):
+    """A connection that raises StoreBusy as soon as the file is not at rest any more."""
+
+    path = ""
+    stamp: tuple[int, ...] | None = None
+    """The file as it was: device, inode, size in bytes, times of its last change in nanoseconds."""
+
+    def execute(self, *arguments: Any) -> Cursor:
+        """As ever. Raises StoreBusy, too."""
+        self._look()
+        return super().execute(*arguments)
+
+    def close(self) -> None:
+        """As ever. Raises StoreBusy if what was read may be a mixture."""
+        super().close()
+        self._look()
+
+    def _look(self) -> None:
+        if self.stamp is not None and _stamp(self.path) != self.stamp:
+            raise StoreBusy(f"{self.path}: it changed during reading; run the command again")
+
+
+def connect_to_read(path: str, *, timeout_s: float = 30.0) -> Connection:
+    """Open a database for reading, at rest or in use. Raises StoreError and its kinds."""
+    try:
+        con = connect(uri(path, "ro"), timeout=timeout_s, isolation_level=None, uri=True)
+        try:
+            con.execute("SELECT 1 FROM sqlite_schema LIMIT 1").fetchone()
+        except BaseException:
+            con.close()
+            raise
+    except (DatabaseError, UnicodeDecodeError) as error:
+        return connect_at_rest(path, error)
+    return con
+
+
+def connect_at_rest(path: str, refusal: BaseException) -> Connection:
+    """
+    Open a database that SQLite did not open for reading (``refusal`` is what it said), if it is at rest.
+
+    Raises StoreError with what keeps this user from reading it, and what to do; any other refusal as it is.
+    """
+    text = str(refusal)
+    if not isinstance(refusal, DatabaseError) or not ("unable to open" in text or "readonly" in text):
+        raise translated(refusal, path) from refusal
+    refuse_hidden(path)
+    if not os.path.exists(path):
+        raise translated(refusal, path) from refusal
+    stamp = _stamp(path)
+    if stamp is None or _in_wal(path):
+        raise StoreError(
+            f"{path}: {text}; a user without write access needs readable {path}-wal and {path}-shm files: "
+            "`arcacct sweep` as the user of A-REX creates them, and `arcacct db init` lets read_group= read them"
+        ) from refusal
+    if 0 <= time.time_ns() - max(stamp[3:]) < _SETTLED_NS:
+        time.sleep(_SETTLED_NS / 1e9)
+    try:
+        con: AtRest = connect(
+            f"{uri(path, 'ro')}&immutable=1", isolation_level=None, uri=True, cached_statements=64, factory=AtRest
+        )
+    except DatabaseError as error:
+        raise translated(error, path) from error
+    con.path, con.stamp = path, stamp
+    return con
+
+
+def refuse_hidden(path: str) -> None:
+    """Raise StoreError for a database that this user may not read or cannot even see."""
+    try:
+        os.stat(path)
+        is_hidden = not os.access(path, os.R_OK, effective_ids=True)
+    except PermissionError:
+        is_hidden = True
+    except OSError:
+        return
+    if is_hidden:
+        raise StoreError(
+            f"{path}: this user may not read it; "
+            + use_as(
+                path,
+                "its owner, or as a member of the group in read_group= of [arcacct] (`arcacct db init`, run by the"
+                " owner, gives it access)",
+            )
+        )
+
+
+def _in_wal(path: str) -> bool:
+    """Whether there is, or may be, something that the file does not have."""
+    try:
+        return os.stat(f"{path}-wal").st_size > 0
+    except FileNotFoundError:
+        return False
+    except OSError:
+        return True
+
+
+def _stamp(path: str) -> tuple[int, ...] | None:
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns

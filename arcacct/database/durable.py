@@ -17,7 +17,6 @@ from sqlite3 import Connection
 from threading import Lock
 from typing import NamedTuple
 
-from arcacct.config.paths import Places
 from arcacct.database.connection import open_lock
 from arcacct.errors import InputError, SchemaError, StoreBusy, StoreError, use_as
 from arcacct.files.json_reader import parsed
@@ -270,9 +269,9 @@ def killed(directory: str, name: re.Pattern[str]) -> list[str]:
     return sorted(found)
 
 
-def leftovers(here: Places) -> list[str]:
+def leftovers(directory: str) -> list[str]:
     """Files that killed commands left next to the databases and in the backups; the next such command removes them."""
-    return [*killed(here.directory, _DRAFT), *killed(os.path.join(here.directory, "backups"), UNFINISHED)]
+    return [*killed(directory, _DRAFT), *killed(os.path.join(directory, "backups"), UNFINISHED)]
 
 
 def _is_named(draft: str, path: str) -> bool:
@@ -340,19 +339,19 @@ class MaintenanceEntry(NamedTuple):
     """The copy."""
 
 
-def log_done(here: Places, kind: str, *, is_well: bool = True, life: str = "", path: str = "") -> None:
+def log_done(directory: str, kind: str, *, is_well: bool = True, life: str = "", path: str = "") -> None:
     """What was done now; by who may only read the databases nothing is remembered."""
     done = MaintenanceEntry(int(time.time()), is_well, life, path)
-    found = {name: [one for one in care if one != ""] for name, care in (last_done(here) | {kind: done}).items()}
+    found = {name: [one for one in care if one != ""] for name, care in (last_done(directory) | {kind: done}).items()}
     # Any user with access to the directory may read it.
-    with suppress(OSError, InputError), open_directory(here.directory) as folder:
+    with suppress(OSError, InputError), open_directory(directory) as folder:
         folder.replace(_FILE, f"{json.dumps(found)}\n".encode(), 0o644)
 
 
-def last_done(here: Places) -> dict[str, MaintenanceEntry]:
+def last_done(directory: str) -> dict[str, MaintenanceEntry]:
     """By kind what was done last; what is not known is absent, and so is a copy that was removed."""
     with suppress(OSError, ValueError, TypeError, AttributeError):
-        with open(os.path.join(here.directory, _FILE), encoding="utf-8") as file:
+        with open(os.path.join(directory, _FILE), encoding="utf-8") as file:
             found = parsed(file.read(_LARGEST_CHARACTERS))
         known = {
             kind: MaintenanceEntry(int(found[kind][0]), bool(found[kind][1]), *map(str, found[kind][2:4]))

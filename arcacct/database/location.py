@@ -10,8 +10,7 @@ from sqlite3 import Connection, DatabaseError, connect
 from typing import NamedTuple
 
 from arcacct.config.paths import AREX_DATABASES, STATUS_FOLDERS, Places, usual_database
-from arcacct.database.at_rest import refuse_hidden
-from arcacct.database.connection import translated, uri, version
+from arcacct.database.connection import refuse_hidden, translated, uri, version
 from arcacct.database.durable import refuse_foreign
 from arcacct.database.schema import incarnation, incarnation_history, noted, sync
 from arcacct.errors import ConfigError, SchemaError, StoreError

@@ -290,7 +290,7 @@ def snapshots(here: Places, directory: str) -> list[BackupFile]:
                 done = _exchange(here, folder, workshop, group)
         finally:
             shutil.rmtree(workshop, ignore_errors=True)
-    durable.log_done(here, durable.SNAPSHOT, life=life, path=done[0].path)
+    durable.log_done(here.directory, durable.SNAPSHOT, life=life, path=done[0].path)
     return done
 
 

@@ -93,7 +93,7 @@ def backups(here: Places, directory: str) -> list[BackupFile]:
             if all(_COPY.fullmatch(name) for name in os.listdir(old)):
                 shutil.rmtree(old, ignore_errors=True)
         copies = [_backup(path, kind, place, f"{kind.folder}-{now}.db") for path, kind in files(here)]
-    log_done(here, BACKUP)
+    log_done(here.directory, BACKUP)
     return copies
 
 
@@ -421,7 +421,7 @@ def rebuild_indexes(here: Places) -> Iterator[tuple[str, str]]:
     this control directory's.
     """
     access.refuse_unasked(here)
-    last = last_done(here).get(CHECK)
+    last = last_done(here.directory).get(CHECK)
     if last is None or last.is_well:
         return
     for path, kind in files(here):

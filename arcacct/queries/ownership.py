@@ -91,7 +91,7 @@ def _trusted(site: Site, part: str) -> Iterator[tuple[str, int]]:
         read = [f"{folder}/{name}" for folder in folders for name in (*_NAMES, CARE, PSEUDONYMS, REPORTS)]
         read += [here.controldir, here.place_note, *(f"{here.controldir}/{name}" for name in STATUS_FOLDERS)]
         with suppress(KeyError):
-            read.append(os.path.dirname(durable.last_done(here)[durable.SNAPSHOT].path))
+            read.append(os.path.dirname(durable.last_done(here.directory)[durable.SNAPSHOT].path))
         made = [*folders, here.spool]
         # A wrong place file is among the problems of the database.
         with suppress(ArcacctError):

@@ -10,8 +10,15 @@ from typing import Any, NamedTuple
 
 from arcacct.arex import own_database
 from arcacct.database.access import READABLE, require_own_schema
-from arcacct.database.at_rest import connect_to_read, refuse_hidden
-from arcacct.database.connection import ACCOUNTING_SCHEMA, Connection, DatabaseError, open_for_reading, translated
+from arcacct.database.connection import (
+    ACCOUNTING_SCHEMA,
+    Connection,
+    DatabaseError,
+    connect_to_read,
+    open_for_reading,
+    refuse_hidden,
+    translated,
+)
 from arcacct.database.durable import WAL, header_of
 from arcacct.database.schema import ACCOUNTING
 from arcacct.errors import InputError, SchemaError, StoreError

@@ -116,7 +116,7 @@ def check(
                 if stopping():
                     memory.keep()
                     if damaged or problems:
-                        durable.log_done(here, durable.CHECK, is_well=False)
+                        durable.log_done(here.directory, durable.CHECK, is_well=False)
                     return
                 what = f"{question.database}: {question.text}: {name}"
                 earlier += what in memory.earlier
@@ -134,7 +134,7 @@ def check(
                 memory.begun_s,
             )
         memory.forget()
-        durable.log_done(here, durable.CHECK, is_well=not damaged)
+        durable.log_done(here.directory, durable.CHECK, is_well=not damaged)
 
 
 def _questions(path: str, con: Connection, kind: DatabaseKind) -> Iterator[_Question]:

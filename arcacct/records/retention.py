@@ -133,7 +133,7 @@ def prune(
 
         pruned = _summed(pages())._replace(is_whole=not stopped)
     if pruned.is_whole:
-        durable.log_done(here, durable.PRUNE)
+        durable.log_done(here.directory, durable.PRUNE)
     return pruned
 
 

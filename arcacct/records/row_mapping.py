@@ -9,7 +9,7 @@ from operator import attrgetter, itemgetter
 from typing import Any, NamedTuple
 
 from arcacct.database.connection import Connection, DataError
-from arcacct.database.query import Foreign
+from arcacct.database.foreign import Foreign
 from arcacct.records.model import Job
 from arcacct.records.reader import decoded, one_state, transfer_of
 from arcacct.records.recorder import CHILDREN, INFO_KEYS

@@ -56,9 +56,9 @@ def test_what_a_killed_command_left_goes_with_the_next(here, what: str) -> None:
     assert done.returncode == -9
     backups = pathlib.Path(here.directory, "backups")
     (left,) = [*backups.glob(f"{TEMPORARY}*"), *pathlib.Path(here.directory).glob("maintenance.*")]
-    assert durable.leftovers(here) == []
+    assert durable.leftovers(here.directory) == []
     aged(str(left))
-    assert durable.leftovers(here) == [str(left)]
+    assert durable.leftovers(here.directory) == [str(left)]
 
     if what == "backup":
         upkeep.backups(here, str(backups))
@@ -66,7 +66,7 @@ def test_what_a_killed_command_left_goes_with_the_next(here, what: str) -> None:
         with durable.maintenance(here.database, "shrink"):
             pass
     assert not left.exists()
-    assert durable.leftovers(here) == []
+    assert durable.leftovers(here.directory) == []
 
 
 def test_a_folder_of_somebody_else_stays(here) -> None:

@@ -15,8 +15,7 @@ from installed import arcacct, configured
 from job_files import JOB, Files, lay
 from other_users import acting_as
 
-from arcacct.database.at_rest import AtRest
-from arcacct.database.connection import ACCOUNTING_SCHEMA, open_for_reading
+from arcacct.database.connection import ACCOUNTING_SCHEMA, AtRest, open_for_reading
 from arcacct.errors import StoreBusy, StoreError
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to be a member of a group")

@@ -377,14 +377,14 @@ def test_it_is_remembered_of_which_life_it_is(here, folder) -> None:
     upkeep.backups(here, f"{folder}-backups")
     snapshots(here, folder)
 
-    found = durable.last_done(here)
+    found = durable.last_done(here.directory)
     with closing(sqlite3.connect(here.database)) as con:
         (life,) = con.execute("SELECT KeyValue FROM DBConfig WHERE KeyName = 'ARCACCT_INCARNATION'").fetchone()
     assert found[durable.SNAPSHOT][1:] == (True, life, f"{folder}/accounting.db")
     assert abs(found[durable.SNAPSHOT].at_s - time.time()) < 600
     assert found[durable.BACKUP][1:] == (True, "", "")
     shutil.rmtree(folder)
-    assert set(durable.last_done(here)) == {durable.BACKUP}
+    assert set(durable.last_done(here.directory)) == {durable.BACKUP}
 
 
 def test_a_directory_that_cannot_be(here, tmp_path) -> None:

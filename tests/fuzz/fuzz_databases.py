@@ -27,7 +27,7 @@ from fuzz.command import Ended, arcacct, steers
 
 from arcacct.config.paths import places
 from arcacct.database.access import initialise, open_accounting, open_publishing
-from arcacct.database.query import LARGEST_VALUE_BYTES
+from arcacct.database.foreign import LARGEST_VALUE_BYTES
 from arcacct.database.schema import incarnation
 from arcacct.publishing import cursors
 from arcacct.publishing.cursors import Cursor

@@ -955,7 +955,7 @@ def guarded(tmp_path_factory) -> Clinic:
     note = location.read(made.here)
     assert note is not None
     location.write(made.here, note._replace(former=(f"{made.path}/former",)))
-    log_done(made.here, SNAPSHOT, life="of a copy", path=f"{made.path}/readers/accounting.db")
+    log_done(made.here.directory, SNAPSHOT, life="of a copy", path=f"{made.path}/readers/accounting.db")
     for name in TRUSTED_PATHS:
         path = made.path / name
         if not path.exists():

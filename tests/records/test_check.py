@@ -302,7 +302,7 @@ def test_a_file_beside_the_database_that_is_damaged_stops_nothing(here, content)
         with open(os.path.join(here.directory, name), "w", encoding="utf-8") as file:
             file.write(content)
 
-    assert durable.last_done(here) == {}
+    assert durable.last_done(here.directory) == {}
     assert {one.earlier for one in check(here)} == {0}
 
 
