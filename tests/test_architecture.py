@@ -57,8 +57,8 @@ SPEAKERS = {
     "export": {"jobs"},
     "fleet": {"duckdb_engine", "postgresql"},
     "publishing": {
-        *("audit", "cursors", "former_publisher", "held", "kept_records", "ledger", "ledger_rows", "safeguard"),
-        *("sent", "target_months"),
+        *("audit", "cursors", "former_publisher", "held", "kept_records", "ledger", "ledger_rows", "selection"),
+        *("sent", "target_months", "totals"),
     },
     "queries": {"arcctl", "capacity", "health_queries", "job_history", "portal", "questions"},
     "reports": {"tables"},

@@ -14,9 +14,9 @@ from typing import NamedTuple
 
 from arcacct.database import incarnation, schema
 from arcacct.database.connection import Connection
-from arcacct.publishing import cursors, held, ledger, safeguard, sent, target_months
+from arcacct.publishing import cursors, held, ledger, sent, target_months
 from arcacct.publishing.plugin import TargetPlugin
-from arcacct.publishing.selection import of_records
+from arcacct.publishing.selection import of_records, selections
 from arcacct.records.pseudonyms import pseudonymised
 from arcacct.records.states import SQL_ABORTED, SQL_FINAL
 from arcacct.records.texts import unescaped, unescaped_name
@@ -88,7 +88,7 @@ def unaccounted(
 def _walked(con: Connection, block: str) -> dict[str, object] | None:
     """Return the selection with which the log was last read; ``None`` if there is none or it is damaged."""
     try:
-        return safeguard.selections(con, block)[1]
+        return selections(con, block)[1]
     except ValueError:
         return None
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from threading import Event
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -114,7 +113,7 @@ class RunContext(NamedTuple):
     at_receiver: ReceiverRows = ReceiverRows()
     """The rows that the receiver's administrator exported, for the months that are sent again."""
     former_names: Mapping[Month, Sequence[str]] = MappingProxyType({})
-    """The names by month that the receiver has and that are not in use any more (`safeguard.former_names`)."""
+    """The names by month that the receiver has and that are not in use any more (`selection.former_names`)."""
     run: int = 0
     """The number of this run of the target."""
     known: Mapping[Month, TargetMonth] = MappingProxyType({})
@@ -149,36 +148,3 @@ class RunContext(NamedTuple):
         """Return the thresholds that decide whether a held record is due."""
         now = int(time.time())
         return RetryThresholds(now - self.plugin.target.settle_s, now, self.run)
-
-
-# The deadline of one target's run, and whether it must stop.
-
-
-class RunDeadline:
-    """
-    The time limit of one target's run. It starts when the object is created.
-
-    It is checked before each exchange and each wait. It never interrupts an exchange.
-    """
-
-    def __init__(self, run_s: float | None = None, stopping: Event | None = None) -> None:
-        """``run_s``: the longest time of the run in seconds, ``None``: no limit. ``stopping`` ends the run at once."""
-        self._run_s = run_s
-        self._ends = float("inf") if run_s is None else time.monotonic() + run_s
-        self._stopping = stopping or Event()
-
-    def expired_reason(self) -> str | None:
-        """Return why nothing more may start, as text; ``None`` if it may."""
-        if self._stopping.is_set():
-            return "stopped; the next run continues"
-        if self.left_s() <= 0:
-            return f"the time of this run is over (run_timeout={self._run_s:g}); the next run continues"
-        return None
-
-    def left_s(self) -> float:
-        """Return the seconds that are left."""
-        return self._ends - time.monotonic()
-
-    def sleep(self, seconds: float) -> None:
-        """Sleep for some seconds, or until the run is stopped."""
-        self._stopping.wait(seconds)

@@ -95,15 +95,6 @@ def begin_run(con: Connection, target: str) -> int:
     return int(number)
 
 
-def advance(con: Connection, target: str, seq: int) -> None:
-    """Move the cursor to ``seq``: everything up to there is handled. The caller has a transaction."""
-    # Each column is computed from its own value, so that a damaged one stays different from the other.
-    con.execute(
-        "UPDATE Targets SET LastSeq = max(LastSeq, ?1), LastSeqAgain = max(LastSeqAgain, ?1) WHERE Target = ?2",
-        (seq, target),
-    )
-
-
 def last_exit_code(con: Connection, target: str) -> int:
     """Return the exit code of the error that ended the last run; 0: no error, or an older program did not note it."""
     return int(schema.noted(con, f"{_EXIT_CODE}{target}") or 0)

@@ -10,8 +10,7 @@ from arcacct.times import Month, month_name
 from arcacct.wording import count_of
 
 if TYPE_CHECKING:
-    from arcacct.publishing.kept_records import KeptRecords
-    from arcacct.publishing.safeguard import Amount
+    from arcacct.publishing.totals import Amount, KeptRecords
 
 _WAYS_OUT = (
     "publishing resumes automatically once the jobs are restored (`arcacct sweep`, `arcacct import`, `arcacct db"

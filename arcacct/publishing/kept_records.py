@@ -10,10 +10,7 @@ of a run that handled everything. Without it the whole log is read.
 from __future__ import annotations
 
 import json
-import sys
-from bisect import bisect_right
 from collections.abc import Set
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from arcacct import __version__
@@ -21,6 +18,7 @@ from arcacct.database import schema
 from arcacct.database.connection import Connection
 from arcacct.database.durable import transaction
 from arcacct.publishing import cursors, held
+from arcacct.publishing.totals import KeptRecords
 from arcacct.records.pseudonyms import count_pseudonymised
 from arcacct.records.reader import are_logged, places_of
 
@@ -29,51 +27,6 @@ if TYPE_CHECKING:
 
 _KEY = "WAITING_RECORDS "
 """The prefix of a note; the target's block follows."""
-
-
-@dataclass
-class KeptRecords:
-    """The records that hold a month."""
-
-    kept: int = 0
-    """The number of versions that stay at the receiver ..."""
-    kept_wall_s: int = 0
-    """... with this wall time in seconds, ..."""
-    instead_wall_s: int = 0
-    """... and the wall time that would be sent in their place."""
-    why: str = ""
-    """Why the first of them stays."""
-    waiting: int = 0
-    """The number of new records that wait here."""
-    noted: list[tuple[int, int]] = field(default_factory=list)
-    """The places of the records that an earlier run noted: the first and the last of each run of places, rising."""
-    places: set[int] = field(default_factory=set)
-    """The places of the others."""
-
-    def __add__(self, more: KeptRecords) -> KeptRecords:
-        """Return what the records of both add up to, without their places."""
-        return KeptRecords(
-            self.kept + more.kept,
-            self.kept_wall_s + more.kept_wall_s,
-            self.instead_wall_s + more.instead_wall_s,
-            self.why or more.why,
-            self.waiting + more.waiting,
-        )
-
-    def is_noted(self, place: int) -> bool:
-        """Whether an earlier run noted the record at this place."""
-        found = bisect_right(self.noted, (place, sys.maxsize))
-        return found > 0 and place <= self.noted[found - 1][1]
-
-    def spans(self) -> list[tuple[int, int]]:
-        """Return all places, as `noted`."""
-        found: list[tuple[int, int]] = []
-        for first, last in sorted([*self.noted, *((place, place) for place in self.places)]):
-            if found and first <= found[-1][1] + 1:
-                found[-1] = (found[-1][0], max(last, found[-1][1]))
-            else:
-                found.append((first, last))
-        return found
 
 
 def take_over(ctx: RunContext, reached: int) -> Set[int] | None:

@@ -13,8 +13,8 @@ from typing import NamedTuple
 from arcacct.database.connection import Connection
 from arcacct.database.durable import transaction
 from arcacct.publishing import ledger_rows, target_months
-from arcacct.publishing.cursors import advance
 from arcacct.publishing.ledger_rows import THERE
+from arcacct.publishing.target_months import MonthSnapshot
 from arcacct.times import DAY_S, Month, month_of
 from arcacct.wording import sanitise_line
 
@@ -73,16 +73,6 @@ class SentSum(NamedTuple):
     """As it is sent."""
     is_adopted: int = 0
     """1: another program sent it. It is stored only to be retracted, and does not limit a decrease of our figures."""
-
-
-class MonthSnapshot(NamedTuple):
-    """The sums of a month at a place in FinishedLog of one incarnation of the accounting database."""
-
-    year: int
-    month: int
-    message_format: str
-    seq: int
-    incarnation: str
 
 
 class Message(NamedTuple):
@@ -198,9 +188,18 @@ def record_intent(
         for one in held:
             hold(con, target, one, now)
         if seq is not None:
-            advance(con, target, seq)
+            _advance(con, target, seq)
         target_months.set_sums(con, target, proofs, now)
         return _inserted(con, target, messages, now, one_kind=one_kind, keep=keep)
+
+
+def _advance(con: Connection, target: str, seq: int) -> None:
+    """Move the cursor to ``seq``: everything up to there is handled. The caller has a transaction."""
+    # Each column is computed from its own value, so that a damaged one stays different from the other.
+    con.execute(
+        "UPDATE Targets SET LastSeq = max(LastSeq, ?1), LastSeqAgain = max(LastSeqAgain, ?1) WHERE Target = ?2",
+        (seq, target),
+    )
 
 
 def _inserted(
@@ -448,7 +447,7 @@ def accepted(
             for one in kept:
                 hold(con, target, HeldRecord(one, "correction", still_there.format(key=one.key)), now)
             if message.seq is not None:
-                advance(con, target, message.seq)
+                _advance(con, target, message.seq)
     finally:
         con.execute("PRAGMA synchronous = FULL")
     return [one.job_id for one in kept]
@@ -612,7 +611,7 @@ def refused(
             [(target, *month) for month in months if is_sum],
         )
         if message.seq is not None:
-            advance(con, target, message.seq)
+            _advance(con, target, message.seq)
     return refusals
 
 

@@ -31,9 +31,9 @@ from arcacct.files.directories import private_directory
 from arcacct.publishing import cursors as publishing_cursors
 from arcacct.publishing import ledger
 from arcacct.publishing.context import RunSummary
-from arcacct.publishing.delivery import PlannedSender
 from arcacct.publishing.plugin import TargetPlugin
 from arcacct.publishing.selection import note_bare_ids
+from arcacct.publishing.senders import PlannedSender
 from arcacct.publishing.target_run import (
     AS_CONFIGURED,
     Databases,

@@ -4,126 +4,19 @@ The safeguard of published figures (INVARIANTS 10 and 12): a receiver's numbers 
 
 from __future__ import annotations
 
-import json
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from collections.abc import Callable, Mapping, Sequence
 
-from arcacct.database.connection import Connection
-from arcacct.database.durable import transaction
 from arcacct.errors import FiguresHeld
 from arcacct.publishing import held_texts
-from arcacct.publishing.kept_records import KeptRecords
 from arcacct.publishing.ledger import SentVersion
 from arcacct.publishing.sent import is_same
 from arcacct.publishing.target_months import AcceptedDecreases, HeldMonth
+from arcacct.publishing.totals import NOTHING, Amount, CountingKey, KeptRecords, totals
 from arcacct.records.model import AAR
 from arcacct.times import Month, month_of
 
-if TYPE_CHECKING:
-    from arcacct.publishing.plugin import TargetPlugin
-
 # The published totals of the ledger by month and counting key: jobs and wall time.
-
-
-class CountingKey(NamedTuple):
-    """The place where a receiver counts jobs: texts as they are sent; for sums as they are compared (folded)."""
-
-    site: str
-    submit_host: str
-    year: int
-    month: int
-
-
-class Amount(NamedTuple):
-    """Jobs and wall time in seconds; ``wall_s=None``: unknown (an older program sent it)."""
-
-    jobs: int
-    wall_s: int | None
-
-
-NOTHING = Amount(0, 0)
-Place = TypeVar("Place")
-
-
-def totals(amounts: Iterable[tuple[Place, Amount]]) -> dict[Place, Amount]:
-    """Return the total amount of each place."""
-    found: dict[Place, Amount] = {}
-    for place, more in amounts:
-        had = found.get(place, NOTHING)
-        wall_s = None if had.wall_s is None or more.wall_s is None else had.wall_s + more.wall_s
-        found[place] = Amount(had.jobs + more.jobs, wall_s)
-    return found
-
-
-def published_jobs(con: Connection, target: str) -> dict[CountingKey, Amount]:
-    """Return the job records that were published to the receiver and not retracted, by place."""
-    return _published(con, target, "PublishedTotals JOIN SentNames USING (NamesID)")
-
-
-def published_sums(con: Connection, target: str) -> dict[CountingKey, Amount]:
-    """Return the amounts of the published sums, by place, without sync messages."""
-    return _published(con, target, "SentSummaries", " AND Kind <> 'sync' AND NOT IsAdopted")
-
-
-def published(con: Connection, target: str) -> list[tuple[CountingKey, Amount]]:
-    """Return both, job records first."""
-    return [*published_jobs(con, target).items(), *published_sums(con, target).items()]
-
-
-def _published(con: Connection, target: str, tables: str, condition: str = "") -> dict[CountingKey, Amount]:
-    rows = con.execute(
-        "SELECT coalesce(Site, ''), coalesce(SubmitHost, ''), Year, Month, sum(Jobs),"
-        f" CASE WHEN count(Wall) = count(*) THEN sum(Wall) END FROM {tables}"
-        f" WHERE Target = ? AND Jobs > 0{condition} GROUP BY 1, 2, Year, Month",
-        (target,),
-    )
-    return {CountingKey._make(place): Amount(jobs, wall_s) for *place, jobs, wall_s in rows}
-
-
-def former_names(con: Connection, plugin: TargetPlugin) -> dict[Month, list[str]]:
-    """
-    Return the names of the site, or of the batch system's host, that a receiver has and that are not in use any more.
-
-    By month. A receiver that counts by site knows local jobs by that host, and other jobs by a URL. In job records the
-    host is no part of the key.
-    """
-    block, folded = plugin.target.block, plugin.folded
-    # A former program did not store the names of sums.
-    present = {"", folded(plugin.site), folded(plugin.settings.lrms_host)}
-    found: dict[Month, set[str]] = {}
-    if not plugin.site:
-        return {}
-    jobs, sums = published_jobs(con, block), published_sums(con, block)
-    names = [(place, place.site) for place in (*jobs, *sums)]
-    names += [(place, place.submit_host) for place in sums if "://" not in place.submit_host]
-    for place, name in names:
-        if folded(name) not in present:
-            found.setdefault((place.year, place.month), set()).add(name)
-    return {month: sorted(others) for month, others in sorted(found.items())}
-
-
-def published_total_ids(con: Connection, target: str, month: Month) -> set[int]:
-    """Return the rows of ``PublishedTotals`` for a target and month."""
-    rows = con.execute(
-        "SELECT PublishedTotalID FROM PublishedTotals WHERE Target = ? AND Year = ? AND Month = ?", (target, *month)
-    )
-    return {total_id for (total_id,) in rows}
-
-
-def selections(con: Connection, target: str) -> tuple[dict[str, object] | None, dict[str, object] | None]:
-    """Return the target's selection when nothing was held last, and when the whole log was read last."""
-    row = con.execute("SELECT LastGoodSelection, FullScanSelection FROM Targets WHERE Target = ?", (target,)).fetchone()
-    proven, walked = row or (None, None)
-    return None if proven is None else json.loads(proven), None if walked is None else json.loads(walked)
-
-
-def set_selection(con: Connection, target: str, column: str, selection: Mapping[str, object]) -> None:
-    """Store the target's present selection in ``LastGoodSelection`` or ``FullScanSelection``."""
-    with transaction(con):
-        con.execute(
-            f"UPDATE Targets SET {column} = ? WHERE Target = ?", (json.dumps(selection, sort_keys=True), target)
-        )
 
 
 # The floor under published figures: a receiver's numbers fall, or move, only as far as there is proof (INVARIANTS 10).

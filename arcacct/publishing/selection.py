@@ -14,6 +14,7 @@ from arcacct.database.durable import transaction
 from arcacct.publishing import ledger, target_months
 from arcacct.publishing.held_texts import changes
 from arcacct.publishing.plugin import TargetPlugin
+from arcacct.publishing.totals import published_jobs, published_sums
 from arcacct.records import batch_jobs, usage
 from arcacct.records.model import endpoint_host
 from arcacct.times import LAST_SECOND, Month, month_name, recent_months
@@ -205,3 +206,40 @@ def _is_same(
     before = plugin.keyed({name: remembered[name] for name in plugin.names if name in remembered})
     today = plugin.keyed(now)
     return all(before[name] == today[name] for name in before.keys() & today.keys() if name != but)
+
+
+def former_names(con: Connection, plugin: TargetPlugin) -> dict[Month, list[str]]:
+    """
+    Return the names of the site, or of the batch system's host, that a receiver has and that are not in use any more.
+
+    By month. A receiver that counts by site knows local jobs by that host, and other jobs by a URL. In job records the
+    host is no part of the key.
+    """
+    block, folded = plugin.target.block, plugin.folded
+    # A former program did not store the names of sums.
+    present = {"", folded(plugin.site), folded(plugin.settings.lrms_host)}
+    found: dict[Month, set[str]] = {}
+    if not plugin.site:
+        return {}
+    jobs, sums = published_jobs(con, block), published_sums(con, block)
+    names = [(place, place.site) for place in (*jobs, *sums)]
+    names += [(place, place.submit_host) for place in sums if "://" not in place.submit_host]
+    for place, name in names:
+        if folded(name) not in present:
+            found.setdefault((place.year, place.month), set()).add(name)
+    return {month: sorted(others) for month, others in sorted(found.items())}
+
+
+def selections(con: Connection, target: str) -> tuple[dict[str, object] | None, dict[str, object] | None]:
+    """Return the target's selection when nothing was held last, and when the whole log was read last."""
+    row = con.execute("SELECT LastGoodSelection, FullScanSelection FROM Targets WHERE Target = ?", (target,)).fetchone()
+    proven, walked = row or (None, None)
+    return None if proven is None else json.loads(proven), None if walked is None else json.loads(walked)
+
+
+def set_selection(con: Connection, target: str, column: str, selection: Mapping[str, object]) -> None:
+    """Store the target's present selection in ``LastGoodSelection`` or ``FullScanSelection``."""
+    with transaction(con):
+        con.execute(
+            f"UPDATE Targets SET {column} = ? WHERE Target = ?", (json.dumps(selection, sort_keys=True), target)
+        )

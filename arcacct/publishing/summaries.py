@@ -17,14 +17,14 @@ from arcacct.database import incarnation, schema
 from arcacct.database.access import one_moment
 from arcacct.database.connection import Connection
 from arcacct.database.location import spools
-from arcacct.publishing import cursors, held, safeguard, sent, target_months
+from arcacct.publishing import cursors, held, sent, target_months
 from arcacct.publishing.batches import batched
 from arcacct.publishing.context import RunContext, RunSummary
 from arcacct.publishing.delivery import Delivery, DeliveryBatch, MessagePart
-from arcacct.publishing.ledger import COUNTS, HeldRecord, MonthSnapshot, SentRecord, SentSum
+from arcacct.publishing.ledger import COUNTS, HeldRecord, SentRecord, SentSum
 from arcacct.publishing.plugin import MonthlySummaries, TargetPlugin
-from arcacct.publishing.safeguard import NOTHING, Amount, CountingKey, totals
-from arcacct.publishing.target_months import HeldMonth
+from arcacct.publishing.target_months import HeldMonth, MonthSnapshot
+from arcacct.publishing.totals import NOTHING, Amount, CountingKey, published, totals
 from arcacct.records import reader, unfinished, usage
 from arcacct.records.model import AAR, UsageCell
 from arcacct.records.pseudonyms import closed_months
@@ -369,7 +369,7 @@ def send_sync(
     at_receiver = [one for kind, one in ctx.at_receiver.sums if kind == COUNTS and one.key not in keys]
     certain = {one.key for one in known if one.jobs > 0 and not one.is_adopted} | {one.key for one in at_receiver}
     known += at_receiver
-    given = [(place, amount.jobs) for place, amount in safeguard.published(ctx.publishing, ctx.block)]
+    given = [(place, amount.jobs) for place, amount in published(ctx.publishing, ctx.block)]
     doubt = incarnation.uncertain_after_seq(ctx.publishing, ctx.block)
     if doubt is not None:
         # Add the months and hosts that jobs have left since: a lost ledger may have had counts of them.

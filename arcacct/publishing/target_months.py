@@ -9,15 +9,12 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from arcacct.database.connection import Connection
 from arcacct.database.durable import transaction
 from arcacct.times import Month, iso
 from arcacct.wording import sanitise_line
-
-if TYPE_CHECKING:
-    from arcacct.publishing.ledger import MonthSnapshot
 
 
 class MonthFormat(NamedTuple):
@@ -31,6 +28,16 @@ class MonthFormat(NamedTuple):
     """For sums: the incarnation of the accounting database of `seq`; ``''``: the sum has been retracted."""
     sent: int | None
     """For sums: the time of sending, UTC seconds."""
+
+
+class MonthSnapshot(NamedTuple):
+    """The sums of a month at a place in FinishedLog of one incarnation of the accounting database."""
+
+    year: int
+    month: int
+    message_format: str
+    seq: int
+    incarnation: str
 
 
 class HeldMonth(NamedTuple):

@@ -16,10 +16,21 @@ from arcacct.database import incarnation, schema
 from arcacct.database.connection import Connection, DatabaseError, translated
 from arcacct.database.incarnation import MEANING, DatabaseMismatch
 from arcacct.errors import ArcacctError, FiguresHeld
-from arcacct.publishing import cursors, held, kept_records, ledger, safeguard, selection, sent, summaries, target_months
-from arcacct.publishing.context import RunContext, RunDeadline, RunSummary
+from arcacct.publishing import (
+    cursors,
+    held,
+    kept_records,
+    ledger,
+    selection,
+    sent,
+    summaries,
+    target_months,
+    totals,
+)
+from arcacct.publishing.answers import RunDeadline
+from arcacct.publishing.context import RunContext, RunSummary
 from arcacct.publishing.cursors import Cursor
-from arcacct.publishing.delivery import Delivery, LazySender
+from arcacct.publishing.delivery import Delivery
 from arcacct.publishing.former_publisher import FormerPublisher, former_publisher
 from arcacct.publishing.ledger import COUNTS, LedgerGap
 from arcacct.publishing.plugin import ReceiverRows, Sender, TargetPlugin
@@ -32,7 +43,10 @@ from arcacct.publishing.records import (
     zero_records,
 )
 from arcacct.publishing.safeguard import DecreaseGuard
+from arcacct.publishing.selection import selections, set_selection
+from arcacct.publishing.senders import LazySender
 from arcacct.publishing.target_months import KEPT, LOWER
+from arcacct.publishing.totals import published_jobs, published_sums
 from arcacct.records import reader, usage
 from arcacct.times import (
     DAY_S,
@@ -255,7 +269,7 @@ class TargetRun:
         If the receiver has more jobs than the database, a later run must look for deleted ones.
         """
         published = Counter[Month]()
-        for place, amount in safeguard.published(ctx.publishing, ctx.block):
+        for place, amount in totals.published(ctx.publishing, ctx.block):
             published[place.year, place.month] += amount.jobs
         return [
             month
@@ -270,7 +284,7 @@ class TargetRun:
         # A target under another name begins with what the ledger has under the former one.
         if cursors.cursor(publishing, block) is None:
             continue_former_name(self._plugin, publishing, self.summary)
-        names = safeguard.former_names(publishing, self._plugin)
+        names = selection.former_names(publishing, self._plugin)
         if self._options.former_names == "keep":
             target_months.decide(publishing, block, names, KEPT, self._options.who)
         elif self._options.former_names is not None:
@@ -284,9 +298,9 @@ class TargetRun:
             accepted=target_months.accepted(publishing, block, life),
             life_seq=schema.incarnation_start_seq(self._both.accounting),
             selection=self._selection,
-            proven=safeguard.selections(publishing, block)[0],
-            given_jobs=safeguard.published_jobs(publishing, block),
-            given_sums=safeguard.published_sums(publishing, block),
+            proven=selections(publishing, block)[0],
+            given_jobs=published_jobs(publishing, block),
+            given_sums=published_sums(publishing, block),
             folded=self._plugin.folded,
         )
         known = target_months.load(publishing, block)
@@ -351,7 +365,7 @@ class TargetRun:
         kept = target_months.decisions(ctx.publishing, block, KEPT)
         names = {month: some for month, some in ctx.former_names.items() if month not in kept}
         ctx.guard.hold_former_names(names, self._target.name)
-        walked, chosen = safeguard.selections(ctx.publishing, block)[1], selection.of_records(self._plugin)
+        walked, chosen = selections(ctx.publishing, block)[1], selection.of_records(self._plugin)
         is_changed = walked is not None and walked != chosen
         # Read the whole log if the selection has changed or something is held. Held or accepted sums are checked
         # separately; held records are found in the log or in the list of waiting records.
@@ -359,7 +373,7 @@ class TargetRun:
         # Store the selection with which the log is read, before the cursor moves. After a failed run the cursor has
         # passed records that this selection excludes: another selection must start again.
         if is_changed or (walked is None and start.last_seq == 0):
-            safeguard.set_selection(ctx.publishing, block, "FullScanSelection", {} if is_changed else chosen)
+            set_selection(ctx.publishing, block, "FullScanSelection", {} if is_changed else chosen)
         doubt = incarnation.uncertain_after_seq(ctx.publishing, block)
         if doubt is not None:
             self.summary.note("publishing.db was lost, or is an older copy: the records sent since then are sent again")
@@ -507,11 +521,11 @@ class TargetRun:
             self._remember_names(ctx, whole=is_proven)
         if is_proven and in_doubt:
             incarnation.clear_uncertain(ctx.publishing, block)
-        proven, before = safeguard.selections(ctx.publishing, block)
+        proven, before = selections(ctx.publishing, block)
         if self._walked or before is None:
-            safeguard.set_selection(ctx.publishing, block, "FullScanSelection", selection.of_records(self._plugin))
+            set_selection(ctx.publishing, block, "FullScanSelection", selection.of_records(self._plugin))
         if proven != self._selection and not ctx.guard.held:
-            safeguard.set_selection(ctx.publishing, block, "LastGoodSelection", self._selection)
+            set_selection(ctx.publishing, block, "LastGoodSelection", self._selection)
 
     def _send_again(self, ctx: RunContext, delivery: Delivery, period: Period, horizon: int) -> None:
         concerned = self._months_of(ctx, period)

@@ -15,8 +15,7 @@ from arcacct import secrecy
 from arcacct.config.options import TransportOptions
 from arcacct.config.values import NoProxy, proxy_for
 from arcacct.http_client import ExchangeFailed, HTTPClient, ProxyFails
-from arcacct.publishing.context import RunDeadline
-from arcacct.publishing.plugin import Answer, Outcome, header_time
+from arcacct.publishing.answers import Answer, Outcome, RunDeadline, header_time
 from arcacct.tls import tls_context
 
 Judge = Callable[[int, Mapping[str, str], bytes], Answer]

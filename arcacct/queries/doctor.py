@@ -21,7 +21,8 @@ from arcacct.database import access
 from arcacct.database.access import blamed
 from arcacct.database.location import spools
 from arcacct.errors import ArcacctError, StoreError, TargetBusy, TargetRefuses
-from arcacct.publishing.plugin import Outcome, TargetPlugin, error_of
+from arcacct.publishing.answers import Outcome, error_of
+from arcacct.publishing.plugin import TargetPlugin
 from arcacct.queries import doctor_checks, doctor_host, health_checks
 from arcacct.queries.doctor_checks import STORE, Site, Step, of_error
 from arcacct.queries.health import CRITICAL, OK, UNKNOWN, WARNING, Check, Health, advised

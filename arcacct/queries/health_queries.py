@@ -14,7 +14,7 @@ from arcacct.arex.spool_replay import Spooled, saved_status
 from arcacct.benchmark import SUBSTITUTE_SHOWN, measured_benchmark
 from arcacct.database import incarnation, schema
 from arcacct.database.connection import Connection
-from arcacct.publishing import audit, cursors, ledger, safeguard, target_months
+from arcacct.publishing import audit, cursors, ledger, target_months
 from arcacct.publishing.former_publisher import FormerPublisher
 from arcacct.publishing.held import RetrySummary, retry_summaries
 from arcacct.publishing.plugin import TargetPlugin
@@ -23,6 +23,7 @@ from arcacct.publishing.selection import is_start_known, names_in_doubt, not_sel
 from arcacct.publishing.sent import not_sent_again, of_vos
 from arcacct.publishing.target_months import HeldMonth, Refusal
 from arcacct.publishing.target_run import first_start
+from arcacct.publishing.totals import published_jobs, published_sums
 from arcacct.records.hold_decisions import NONE, counts
 from arcacct.records.holds import HELD
 from arcacct.records.import_quarantine import Rejections, rejections
@@ -354,10 +355,10 @@ def never_sent(publishing: Connection, accounting: Connection, target: str, star
     (whole,) = accounting.execute(
         f"SELECT coalesce(sum(Jobs), 0) FROM MonthlyUsage WHERE Month < ?{of_vos(vos)}", (month, *vos)
     ).fetchone()
-    sums = safeguard.published_sums(publishing, target)
+    sums = published_sums(publishing, target)
     sent = sum(
         amount.jobs
-        for place, amount in (*sums.items(), *safeguard.published_jobs(publishing, target).items())
+        for place, amount in (*sums.items(), *published_jobs(publishing, target).items())
         if place.year * 100 + place.month < month
     )
     # Sums are of whole months: with that of the start the jobs before it went, too.

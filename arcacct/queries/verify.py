@@ -25,15 +25,16 @@ from arcacct.database.connection import Connection
 from arcacct.database.incarnation import MEANING
 from arcacct.database.location import fence
 from arcacct.errors import InputError, StoreError
-from arcacct.publishing import cursors, held, ledger, safeguard, sent, target_months
+from arcacct.publishing import cursors, held, ledger, sent, target_months
 from arcacct.publishing.former_publisher import former_publisher
 from arcacct.publishing.held_texts import held_text
 from arcacct.publishing.ledger import COUNTS, SentSum
 from arcacct.publishing.plugin import TargetPlugin
 from arcacct.publishing.records import surplus, surplus_records
-from arcacct.publishing.selection import is_start_known, names_in_doubt
+from arcacct.publishing.selection import former_names, is_start_known, names_in_doubt
 from arcacct.publishing.summaries import unsettled
 from arcacct.publishing.target_months import DECLINED, KEPT
+from arcacct.publishing.totals import published_total_ids
 from arcacct.queries import portal
 from arcacct.queries.health import is_without_arex
 from arcacct.queries.job_history import changed_since_sent, seq_of
@@ -489,7 +490,7 @@ class _AtTarget:
         notes = (
             [f"{count_of(left_out, 'job')} not selected by vofilter: not sent, and no difference"] if left_out else []
         )
-        if names := safeguard.former_names(self._ledger, plugin).get(self._target.month):
+        if names := former_names(self._ledger, plugin).get(self._target.month):
             kept = target_months.decisions(self._ledger, self._block, KEPT).get(self._target.month)
             by = "" if kept is None else f" ({kept})"
             notes.append(f"the receiver has this month under the name {' and '.join(names)}{by}")
@@ -719,7 +720,7 @@ class _AtTarget:
         Somebody there made room, and the job was sent anew. `PublishedTotals` says where it counts, its end does not:
         the receiver may have kept the earlier version.
         """
-        here = safeguard.published_total_ids(self._ledger, self._block, self._target.month)
+        here = published_total_ids(self._ledger, self._block, self._target.month)
         for some in batches((job_id for job_id, job, _is_wanted in has.otherwise() if job is None), _LOOKED_UP_JOBS):
             for job_id, known in sent.versions(self._ledger, self._block, some, keeps_first=True).items():
                 if known and not any(one.total_id is None or one.total_id in here for one in known):

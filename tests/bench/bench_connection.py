@@ -24,7 +24,7 @@ from bench_publish import APEL, SGAS, configure, receivers
 from figures import Figure, cost_of
 from generate import Look, generate
 
-from arcacct.publishing.plugin import Answer, Outcome
+from arcacct.publishing.answers import Answer, Outcome
 from arcacct.publishing.transport import Request, Transport
 from arcacct.sandbox.authority import Credential, create
 from arcacct.tls import tls_context

@@ -227,7 +227,8 @@ class _Receivers:
 
     def sender(self, plugin: Any) -> Any:
         """For `RunOptions.make_sender`."""
-        from arcacct.publishing.plugin import Answer, Outcome, Sender
+        from arcacct.publishing.answers import Answer, Outcome
+        from arcacct.publishing.plugin import Sender
 
         receivers = self
 

@@ -29,9 +29,9 @@ from scripted_receiver import server_context
 from arcacct import secrecy, wording
 from arcacct.database import access
 from arcacct.publishing import cursors, ledger
+from arcacct.publishing.answers import Answer, Outcome, error_of
 from arcacct.publishing.cursors import Cursor
 from arcacct.publishing.ledger import Message
-from arcacct.publishing.plugin import Answer, Outcome, error_of
 from arcacct.publishing.transport import TimeoutPolicy, Transport
 from arcacct.sandbox.authority import Authority
 from arcacct.targets.apel.ams import AMSSender, Signer, classify_ams, classify_authn

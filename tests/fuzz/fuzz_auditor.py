@@ -18,8 +18,8 @@ from fuzz.cost import in_proportion, repeated
 from fuzz.damage import damaged, damaged_json
 from fuzz.fuzz_answers import GIVEN_MARK, receiver
 
+from arcacct.publishing.answers import Outcome
 from arcacct.publishing.ledger import KEPT, OTHER, Message, SentRecord
-from arcacct.publishing.plugin import Outcome
 from arcacct.publishing.transport import TimeoutPolicy, Transport
 from arcacct.targets.auditor.record import DOCUMENT
 from arcacct.targets.auditor.sender import AuditorSender

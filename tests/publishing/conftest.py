@@ -13,7 +13,7 @@ from other_users import public_dir
 from publishing_rig import HTTP, Rig
 from scripted_receiver import ScriptedReceiver, server_context
 
-from arcacct.publishing.context import RunDeadline
+from arcacct.publishing.answers import RunDeadline
 from arcacct.publishing.transport import TimeoutPolicy, Transport
 from arcacct.sandbox import Sandbox
 from arcacct.sandbox.authority import create

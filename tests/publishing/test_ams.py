@@ -14,7 +14,7 @@ import pytest
 from scripted_receiver import Say, say
 
 from arcacct.errors import CredentialError, TargetBusy, TargetRefuses
-from arcacct.publishing.plugin import Outcome, error_of
+from arcacct.publishing.answers import Outcome, error_of
 from arcacct.publishing.transport import Transport
 from arcacct.sandbox import Sandbox
 from arcacct.targets.apel.ams import MAX_ENCODED_BYTES, AMSSender, Signer, new_empaid

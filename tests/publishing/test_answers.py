@@ -7,7 +7,7 @@ import json
 import pytest
 
 from arcacct.errors import CredentialError, TargetBusy, TargetError, TargetRefuses
-from arcacct.publishing.plugin import Answer, Outcome, error_of, error_text
+from arcacct.publishing.answers import Answer, Outcome, error_of, error_text
 from arcacct.targets.apel.ams import classify_ams, classify_ams_status, classify_authn, token_of
 from arcacct.targets.sgas.sender import classify_sgas
 

@@ -12,8 +12,8 @@ from ledger_rows import MAY
 from arcacct.publishing.batches import RecordBatcher, bare, batched, wire_size
 from arcacct.publishing.delivery import MessagePart
 from arcacct.publishing.ledger import SentVersion
-from arcacct.publishing.safeguard import Amount, CountingKey
 from arcacct.publishing.sent import digest_of
+from arcacct.publishing.totals import Amount, CountingKey
 from arcacct.records.model import AAR
 from arcacct.records.states import FAILED
 

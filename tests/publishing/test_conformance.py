@@ -15,7 +15,7 @@ from publishing_rig import BATCH, HTTP, ONE_OF_EACH, OTHER, SLOW_S, TARGETS, Rig
 from publishing_site import DAY_S, JUNE, QUICK
 
 from arcacct.errors import ArcacctError, CredentialError, TargetBusy, TargetError, TargetRefuses
-from arcacct.publishing.plugin import Answer, Outcome
+from arcacct.publishing.answers import Answer, Outcome
 from arcacct.sandbox.sgas import PROCESSING_FAILED, UNAVAILABLE
 from arcacct.targets.apel.ams import Signer
 from arcacct.targets.directory.target import DirectorySender

@@ -12,21 +12,15 @@ from ledger_rows import MAY
 
 from arcacct.errors import InputError, TargetBusy, TargetRefuses
 from arcacct.publishing import cursors, held, ledger, target_months
+from arcacct.publishing.answers import Answer, Outcome
 from arcacct.publishing.context import RunSummary
 from arcacct.publishing.cursors import Cursor
-from arcacct.publishing.delivery import (
-    HOUR_S,
-    LARGE_BYTES,
-    WEEK_S,
-    Delivery,
-    DeliveryBatch,
-    MessagePart,
-    PlannedSender,
-    _refused,
-)
+from arcacct.publishing.delivery import HOUR_S, LARGE_BYTES, WEEK_S, Delivery, DeliveryBatch, MessagePart, _refused
 from arcacct.publishing.held import RefusalHistory
-from arcacct.publishing.ledger import OTHER, HeldRecord, Message, MonthSnapshot, SentRecord
-from arcacct.publishing.plugin import Answer, Outcome, Sender, TargetPlugin
+from arcacct.publishing.ledger import OTHER, HeldRecord, Message, SentRecord
+from arcacct.publishing.plugin import Sender, TargetPlugin
+from arcacct.publishing.senders import PlannedSender
+from arcacct.publishing.target_months import MonthSnapshot
 from arcacct.records.model import UsageCell
 from arcacct.times import DAY_S, iso
 

@@ -14,7 +14,7 @@ from other_users import acting_as
 from publishing_site import DAY_S, DIRECTORY, JUNE, Job, Site
 
 from arcacct.errors import InputError
-from arcacct.publishing.plugin import Outcome
+from arcacct.publishing.answers import Outcome
 from arcacct.targets.directory.target import DirectorySender, new_name
 
 TEXT = "APEL-summary-job-message: v0.2\nSite: EXAMPLE\n%%\n"

@@ -6,9 +6,10 @@ import pytest
 
 from arcacct.publishing.batches import bare
 from arcacct.publishing.ledger import SentVersion
-from arcacct.publishing.safeguard import Amount, CountingKey, DecreaseGuard
+from arcacct.publishing.safeguard import DecreaseGuard
 from arcacct.publishing.sent import digest_of
 from arcacct.publishing.target_months import AcceptedDecreases
+from arcacct.publishing.totals import Amount, CountingKey
 
 MAY = 1_778_000_000
 MONTH = (2026, 5)

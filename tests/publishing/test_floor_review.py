@@ -15,7 +15,7 @@ from publishing_site import CARS, DAY_S, JUNE, QUICK, SGAS, SUMMARIES, Job, Site
 
 from arcacct.database import upkeep
 from arcacct.errors import FiguresHeld, TargetBusy
-from arcacct.publishing.plugin import Answer, Outcome
+from arcacct.publishing.answers import Answer, Outcome
 
 JUNE_2024 = (2024, 6)
 

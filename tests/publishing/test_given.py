@@ -9,9 +9,8 @@ import pytest
 from ledger_rows import ONE, OTHER, begin, new_ledger, one_sum, record, send
 
 from arcacct.database.connection import Connection
-from arcacct.publishing import safeguard
 from arcacct.publishing.ledger import COUNTS
-from arcacct.publishing.safeguard import Amount, CountingKey
+from arcacct.publishing.totals import Amount, CountingKey, published_jobs, published_sums, totals
 
 HERE, THERE = CountingKey("SITE", "ce", 2026, 5), CountingKey("SITE", "ce2", 2026, 5)
 
@@ -25,13 +24,13 @@ def con() -> Iterator[Connection]:
 
 def test_amounts_of_a_place_are_added_up() -> None:
     """A wall time that nobody knows makes the sum one that nobody knows, whichever comes first."""
-    assert safeguard.totals([]) == {}
-    assert safeguard.totals([(HERE, Amount(1, 10)), (THERE, Amount(4, 0)), (HERE, Amount(2, 20))]) == {
+    assert totals([]) == {}
+    assert totals([(HERE, Amount(1, 10)), (THERE, Amount(4, 0)), (HERE, Amount(2, 20))]) == {
         HERE: Amount(3, 30),
         THERE: Amount(4, 0),
     }
     for unknown in ([None, 10], [10, None]):
-        assert safeguard.totals((HERE, Amount(1, wall_s)) for wall_s in unknown) == {HERE: Amount(2, None)}
+        assert totals((HERE, Amount(1, wall_s)) for wall_s in unknown) == {HERE: Amount(2, None)}
 
 
 def test_jobs_that_were_given(con: Connection) -> None:
@@ -39,14 +38,14 @@ def test_jobs_that_were_given(con: Connection) -> None:
     send(con, record("one"), record("two", wall_s=5), record("three", names=("SITE", "ce2")))
     send(con, record("other"), target=OTHER)
     begin(con, record("under-way"))
-    assert safeguard.published_jobs(con, ONE) == {HERE: Amount(2, 65), THERE: Amount(1, 60)}
+    assert published_jobs(con, ONE) == {HERE: Amount(2, 65), THERE: Amount(1, 60)}
 
     ((there,),) = con.execute(
         "SELECT PublishedTotalID FROM PublishedTotals JOIN SentNames USING (NamesID) WHERE SubmitHost = 'ce2'"
     )
     zeros = record("three", digest=b"", names=None, replaced_id=there, replaced_wall_s=60)
     send(con, zeros)
-    assert safeguard.published_jobs(con, ONE) == {HERE: Amount(2, 65)}
+    assert published_jobs(con, ONE) == {HERE: Amount(2, 65)}
 
 
 def test_sums_that_were_given(con: Connection) -> None:
@@ -55,9 +54,9 @@ def test_sums_that_were_given(con: Connection) -> None:
     send(con, sums=sums, message_format="summaries")
     send(con, sums=(one_sum("count", submit_host="ce2"),), message_format=COUNTS)
     send(con, sums=(one_sum("other"),), message_format="summaries", target=OTHER)
-    assert safeguard.published_sums(con, ONE) == {HERE: Amount(6, 200)}
+    assert published_sums(con, ONE) == {HERE: Amount(6, 200)}
 
     con.execute("UPDATE SentSummaries SET IsAdopted = 1 WHERE Key = 'b'")
-    assert safeguard.published_sums(con, ONE) == {HERE: Amount(3, 180)}
+    assert published_sums(con, ONE) == {HERE: Amount(3, 180)}
     send(con, sums=(one_sum("c", wall_s=None),), message_format="summaries")
-    assert safeguard.published_sums(con, ONE) == {HERE: Amount(6, None)}
+    assert published_sums(con, ONE) == {HERE: Amount(6, None)}

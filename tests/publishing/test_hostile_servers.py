@@ -17,7 +17,7 @@ import pytest
 from dripping_receiver import ANSWERS, GUARD_S, HANDSHAKE, TUNNEL, Drip, DrippingReceiver, dripping
 from scripted_receiver import ConnectProxy, Say, ScriptedReceiver, say, server_context
 
-from arcacct.publishing.plugin import Answer, Outcome
+from arcacct.publishing.answers import Answer, Outcome
 from arcacct.publishing.transport import Request
 from arcacct.sandbox.authority import create
 from arcacct.targets.apel.ams import classify_ams

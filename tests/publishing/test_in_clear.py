@@ -7,7 +7,7 @@ from contextlib import closing
 import pytest
 from scripted_receiver import Say, ScriptedReceiver, say
 
-from arcacct.publishing.plugin import Answer, Outcome
+from arcacct.publishing.answers import Answer, Outcome
 from arcacct.publishing.transport import Request, TimeoutPolicy, Transport
 
 

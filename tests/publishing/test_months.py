@@ -11,9 +11,9 @@ from ledger_rows import ONE, OTHER, new_ledger
 
 from arcacct.database.connection import Connection
 from arcacct.database.schema import PUBLISHING, in_memory, upgrades
-from arcacct.publishing import ledger, safeguard, target_months
-from arcacct.publishing.ledger import MonthSnapshot
-from arcacct.publishing.target_months import HeldMonth, MonthFormat
+from arcacct.publishing import ledger, target_months
+from arcacct.publishing.selection import selections, set_selection
+from arcacct.publishing.target_months import HeldMonth, MonthFormat, MonthSnapshot
 
 APRIL, MAY, JUNE = (2026, 4), (2026, 5), (2026, 6)
 
@@ -93,13 +93,13 @@ def test_a_month_before_the_uncertain_ones_is_uncertain_once_it_is_asked_about(c
 
 def test_what_a_target_selected_is_noted_by_column(con: Connection) -> None:
     """When nothing was held last, and when the log was gone through; of another target nothing."""
-    assert safeguard.selections(con, ONE) == (None, None)
-    assert safeguard.selections(con, "nobody") == (None, None)
-    safeguard.set_selection(con, ONE, "FullScanSelection", {"vofilter": ["atlas"]})
-    assert safeguard.selections(con, ONE) == (None, {"vofilter": ["atlas"]})
-    safeguard.set_selection(con, ONE, "LastGoodSelection", {"vofilter": []})
-    assert safeguard.selections(con, ONE) == ({"vofilter": []}, {"vofilter": ["atlas"]})
-    assert safeguard.selections(con, OTHER) == (None, None)
+    assert selections(con, ONE) == (None, None)
+    assert selections(con, "nobody") == (None, None)
+    set_selection(con, ONE, "FullScanSelection", {"vofilter": ["atlas"]})
+    assert selections(con, ONE) == (None, {"vofilter": ["atlas"]})
+    set_selection(con, ONE, "LastGoodSelection", {"vofilter": []})
+    assert selections(con, ONE) == ({"vofilter": []}, {"vofilter": ["atlas"]})
+    assert selections(con, OTHER) == (None, None)
 
 
 def test_what_was_published_is_of_one_target(con: Connection) -> None:

@@ -22,7 +22,7 @@ from scripted_receiver import ConnectProxy, Say, ScriptedReceiver, say, server_c
 from arcacct import tls
 from arcacct.config import values
 from arcacct.errors import ConfigError, CredentialError
-from arcacct.publishing.plugin import Answer, Outcome
+from arcacct.publishing.answers import Answer, Outcome
 from arcacct.publishing.transport import Request, TimeoutPolicy, Transport
 from arcacct.sandbox.authority import Credential, create
 from arcacct.targets.apel.ams import classify_ams

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from scripted_receiver import Say, say
 
-from arcacct.publishing.plugin import Outcome
+from arcacct.publishing.answers import Outcome
 from arcacct.targets.sgas.sender import SGASSender
 
 DOCUMENT = '<?xml version="1.0" encoding="UTF-8"?>\n<UsageRecords>J\u00f6rg \u20ac</UsageRecords>'.encode()

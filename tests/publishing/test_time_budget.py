@@ -12,8 +12,7 @@ from dripping_receiver import ANSWERS, HANDSHAKE, TUNNEL, DrippingReceiver, drip
 from scripted_receiver import Say, say
 
 from arcacct.http_client import LARGEST_RESPONSE
-from arcacct.publishing.context import RunDeadline
-from arcacct.publishing.plugin import Outcome
+from arcacct.publishing.answers import Outcome, RunDeadline
 from arcacct.publishing.transport import Request
 from arcacct.targets.apel.ams import classify_ams
 

@@ -10,9 +10,9 @@ import pytest
 from publishing_rig import BATCH, repair
 
 from arcacct.errors import TargetBusy
-from arcacct.publishing.delivery import SendAhead
+from arcacct.publishing.answers import Answer, Outcome
 from arcacct.publishing.ledger import Message
-from arcacct.publishing.plugin import Answer, Outcome
+from arcacct.publishing.senders import SendAhead
 
 
 class Receiver:

@@ -14,6 +14,8 @@ import pytest
 from campaigns import sample
 from conf_files import SGAS, read
 
+from arcacct.publishing.selection import selections, set_selection
+from arcacct.publishing.totals import published_jobs, published_sums
 from arcacct.times import LAST_SECOND
 
 sys.path.append(str(pathlib.Path(__file__).parent.parent / "bench"))
@@ -27,7 +29,7 @@ from arcacct.config.settings import settings
 from arcacct.database import access, incarnation
 from arcacct.database.connection import Connection
 from arcacct.database.schema import SOURCES, create_views
-from arcacct.publishing import cursors, held, ledger, safeguard, sent, target_months
+from arcacct.publishing import cursors, held, ledger, sent, target_months
 from arcacct.queries import arcctl, health_queries, job_history, questions
 from arcacct.queries.questions import Selection
 from arcacct.queries.usage import NEEDS, usage
@@ -597,16 +599,16 @@ def test_the_floor_is_asked_of_counts(ledgers) -> None:
     """What a receiver was given is a row for each month, and how its months are held and accepted, too."""
 
     def ask(con: Connection, site: Site) -> None:
-        assert sum(amount.jobs for amount in safeguard.published_jobs(con, TARGET).values())
-        safeguard.published_sums(con, TARGET)
+        assert sum(amount.jobs for amount in published_jobs(con, TARGET).values())
+        published_sums(con, TARGET)
         target_months.kinds(con, TARGET)
         target_months.load(con, TARGET)
         target_months.set_held(con, TARGET, [target_months.HeldMonth(2026, 9, "x", 2, 1)])
         target_months.decide(con, TARGET, [(2026, 9)], target_months.LOWER, "me", "life")
         target_months.accepted(con, TARGET, "life")
         target_months.end_run(con, TARGET, [], 1, is_whole=True)
-        safeguard.selections(con, TARGET)
-        safeguard.set_selection(con, TARGET, "LastGoodSelection", {})
+        selections(con, TARGET)
+        set_selection(con, TARGET, "LastGoodSelection", {})
         incarnation.uncertain_after_seq(con, TARGET)
         target_months.unfinished(con, TARGET)
         sent.sums_of_kind(con, TARGET, "sync")

@@ -14,8 +14,9 @@ from arcacct.publishing.batches import bare
 from arcacct.publishing.context import RunContext, RunSummary
 from arcacct.publishing.delivery import DeliveryBatch
 from arcacct.publishing.ledger import HeldRecord, SentRecord
-from arcacct.publishing.safeguard import Amount, CountingKey, DecreaseGuard
+from arcacct.publishing.safeguard import DecreaseGuard
 from arcacct.publishing.target_months import AcceptedDecreases
+from arcacct.publishing.totals import Amount, CountingKey
 from arcacct.records.model import AAR
 from arcacct.targets import plugins
 

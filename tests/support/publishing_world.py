@@ -25,7 +25,7 @@ from arcacct.database import access, incarnation, moving, upkeep
 from arcacct.database.schema import new_incarnation
 from arcacct.errors import FiguresHeld
 from arcacct.publishing import ledger
-from arcacct.publishing.plugin import Answer, Outcome
+from arcacct.publishing.answers import Answer, Outcome
 from arcacct.publishing.run import publish
 from arcacct.publishing.target_run import Databases, Period, RunOptions, TargetResult, TargetRun
 from arcacct.publishing.transport import Request

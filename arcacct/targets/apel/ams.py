@@ -19,17 +19,9 @@ from cryptography.x509.oid import PublicKeyAlgorithmOID
 from arcacct import secrecy
 from arcacct.errors import CredentialError
 from arcacct.files.safe_open import read_regular
+from arcacct.publishing.answers import TEXT_LIMIT, Answer, Outcome, classify_status, error_message, error_text, json_of
 from arcacct.publishing.ledger import Message
-from arcacct.publishing.plugin import (
-    TEXT_LIMIT,
-    Answer,
-    Outcome,
-    Sender,
-    classify_status,
-    error_message,
-    error_text,
-    json_of,
-)
+from arcacct.publishing.plugin import Sender
 from arcacct.publishing.transport import Request, Transport
 from arcacct.targets.apel.messages import ssm_text
 from arcacct.tls import load_credential

@@ -10,8 +10,9 @@ from typing import Any
 from urllib.parse import quote
 
 from arcacct.files.json_reader import BeyondBoundsError, parsed
+from arcacct.publishing.answers import TEXT_LIMIT, Answer, Outcome, classify_status, error_text
 from arcacct.publishing.ledger import KEPT, OTHER, Message
-from arcacct.publishing.plugin import TEXT_LIMIT, Answer, Outcome, Sender, classify_status, error_text
+from arcacct.publishing.plugin import Sender
 from arcacct.publishing.transport import Request, Transport
 from arcacct.targets.auditor.record import DOCUMENT
 from arcacct.wording import sanitise_line

@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING
 
 from arcacct.errors import InputError
 from arcacct.files.safe_open import Directory, open_directory
+from arcacct.publishing.answers import Answer, Outcome
 from arcacct.publishing.ledger import Message
-from arcacct.publishing.plugin import Answer, Outcome, Sender
+from arcacct.publishing.plugin import Sender
 from arcacct.targets.apel.messages import ssm_text
 from arcacct.targets.apel.target import APELMessages
 from arcacct.targets.directory.options import DirectoryTarget

@@ -7,8 +7,9 @@ from collections import Counter
 from collections.abc import Mapping
 from functools import partial
 
+from arcacct.publishing.answers import TEXT_LIMIT, Answer, Outcome, classify_status, error_text, json_of
 from arcacct.publishing.ledger import Message
-from arcacct.publishing.plugin import TEXT_LIMIT, Answer, Outcome, Sender, classify_status, error_text, json_of
+from arcacct.publishing.plugin import Sender
 from arcacct.publishing.transport import Request, Transport
 from arcacct.wording import sanitise_line
 

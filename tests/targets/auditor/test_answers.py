@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from arcacct.publishing.plugin import Outcome
+from arcacct.publishing.answers import Outcome
 from arcacct.targets.auditor.sender import classify
 
 JUDGED = {

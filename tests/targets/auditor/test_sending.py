@@ -11,8 +11,8 @@ import pytest
 from publishing_site import QUICK, jobs
 
 from arcacct.database import access
+from arcacct.publishing.answers import Answer, Outcome
 from arcacct.publishing.ledger import KEPT, OTHER, Message, SentRecord
-from arcacct.publishing.plugin import Answer, Outcome
 from arcacct.records import reader
 from arcacct.sandbox.auditor import AuditorAccess
 from arcacct.sandbox.http_server import Faults, Server
