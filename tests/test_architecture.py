@@ -57,7 +57,7 @@ SPEAKERS = {
     "export": {"jobs"},
     "fleet": {"duckdb_engine", "postgresql"},
     "publishing": {
-        *("audit", "cursors", "former_publisher", "held", "kept_records", "ledger", "ledger_rows", "selection"),
+        *("audit", "cursors", "former_publisher", "held", "kept_records", "ledger", "ledger_rows"),
         *("sent", "target_months", "totals"),
     },
     "queries": {"arcctl", "capacity", "health_queries", "job_history", "portal", "questions"},

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import shlex
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -18,96 +17,11 @@ from arcacct.arex.sweep_context import SweepRun, is_of_one_job, printable, reaso
 from arcacct.config.paths import Places
 from arcacct.database.connection import Connection, make_durable
 from arcacct.database.location import spools
-from arcacct.database.schema import note, noted
 from arcacct.errors import InputError, use_as
-from arcacct.files.safe_open import Directory, open_directory, read_regular
+from arcacct.files.safe_open import Directory, open_directory
 from arcacct.records import recorder
 from arcacct.records.states import StateChange
 from arcacct.times import iso
-
-# The content of the spools, for people: it is read and not changed.
-
-
-_NOTE = "ARCACCT_SPOOL_LEFT"
-_LARGEST_LAUNCHER = 65_536
-_SETTING = re.compile(
-    r"""(?m)^(spool|fallback)=(?:\$\{ARCACCT_[A-Z_]+:-([^}\n]*)\}|"([^"\n]*)"|'([^'\n]*)'|([^\s;&|$"']*))[ \t]*$"""
-)
-
-
-class Spooled(NamedTuple):
-    """The content of one or more spools."""
-
-    files: int = 0
-    oldest_s: int | None = None
-    """Time of the oldest event, UTC seconds."""
-    unusable: int = 0
-    """Files in `unusable`."""
-    unknown: tuple[str, ...] = ()
-    """Each directory that cannot be listed, with the reason."""
-
-
-def is_event(name: str) -> bool:
-    """Whether a file of a spool has the name of an event, also of one that is not whole yet."""
-    return name.removeprefix(spool.TEMPORARY)[:1].isdigit()
-
-
-def look(folders: Iterable[str]) -> Spooled:
-    """Return the present content of these directories. A missing directory counts as empty."""
-    unusable, times, unknown = 0, [], []
-    for folder in folders:
-        try:
-            with os.scandir(folder) as entries:
-                for entry in entries:
-                    if is_event(entry.name):
-                        with suppress(FileNotFoundError):
-                            times.append(int(entry.stat(follow_symlinks=False).st_mtime))
-            unusable += len(os.listdir(aside)) if os.path.isdir(aside := os.path.join(folder, "unusable")) else 0
-        except FileNotFoundError:
-            continue
-        except OSError as error:
-            unknown.append(f"{folder}: {error.strerror}")
-    return Spooled(len(times), min(times, default=None), unusable, tuple(unknown))
-
-
-def save_status(con: Connection, left: Spooled) -> None:
-    """Store what a sweep left, for users who may not list the spools. The caller has a transaction."""
-    if not left.unknown:
-        note(con, _NOTE, f"{left.files} {left.oldest_s or 0} {left.unusable}")
-
-
-def saved_status(con: Connection) -> Spooled | None:
-    """Return what the last sweep left, ``None`` if no sweep stored it."""
-    words = (noted(con, _NOTE) or "").split()
-    if len(words) != 3 or not all(word.isdecimal() for word in words):
-        return None
-    files, oldest_s, unusable = map(int, words)
-    return Spooled(files, oldest_s or None, unusable)
-
-
-class LauncherSettings(NamedTuple):
-    """What a launcher of ours has at its beginning."""
-
-    spool: str = ""
-    fallback: str = ""
-    is_new: bool = True
-    """Whether it is the launcher since 0.3, which only spools."""
-
-
-def launcher_settings(path: str) -> LauncherSettings | None:
-    """
-    Return the lines of a launcher that an administrator may have edited; ``None`` for a program that is none of ours.
-
-    (A-REX's environment may say otherwise; it hardly does. Empty: the launcher spools below the control directory.)
-    """
-    text = ""
-    with suppress(OSError):
-        text = read_regular(path)[:_LARGEST_LAUNCHER].decode(errors="surrogateescape")
-    if "arcacct-hook CONTROLDIR" not in text:
-        return None
-    found = {name: "".join(value).strip("'\"") for name, *value in _SETTING.findall(text)}
-    return LauncherSettings(found.get("spool", ""), found.get("fallback", ""), "version=2" in text)
-
 
 # Recording the events in the spools.
 #
@@ -285,7 +199,7 @@ def _spool_files(run: SweepRun, stack: ExitStack, left: set[str] | None) -> tupl
 def _listed(run: SweepRun, folder: Directory, left: set[str] | None, copied: set[str]) -> Iterator[tuple[int, _File]]:
     """Yield the events of a spool with the times of their files; add the jobs whose files are being copied."""
     owners = {os.geteuid(), 0, folder.status.st_uid}
-    for name in sorted(filter(is_event, os.listdir(folder.fd))):
+    for name in sorted(filter(spool.is_event, os.listdir(folder.fd))):
         # Between sweeps, a copy that is not finished is left alone: only age tells whether it ever will be.
         is_copy = name.startswith(spool.TEMPORARY)
         if left is not None and folder.path_of(name) in left:

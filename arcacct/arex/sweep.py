@@ -9,11 +9,12 @@ from contextlib import closing, suppress
 from threading import Event
 
 import arcacct
-from arcacct.arex import resident, spool_replay
+from arcacct.arex import resident
 from arcacct.arex.control_files import JobFiles, is_whole, owner_of
 from arcacct.arex.job_facts import job_facts
 from arcacct.arex.reconcile import ArexLookup, Unfinished, give_up, reconcile
 from arcacct.arex.resident import RecorderLock, Reloaded, SpoolWatch
+from arcacct.arex.spool import look, save_status
 from arcacct.arex.spool_replay import drain_all
 from arcacct.arex.sweep_context import Owner, Progress, SweepReport, SweepRun, printable
 from arcacct.config.paths import Places
@@ -74,10 +75,10 @@ def sweep(
     if not dry_run and not stopping():
         # Otherwise the next process that commits would do it, with the queue waiting.
         run.write_back()
-        left = spool_replay.look(spools(here))
+        left = look(spools(here))
         with run.writing():
             save_sweep(con, run.ends)
-            spool_replay.save_status(con, left)
+            save_status(con, left)
         with access.translating(here.database):
             usage.update_monthly(con, here)
             usage.update_breakdown(con, here)

@@ -12,6 +12,7 @@ from typing import TypeVar
 
 from arcacct.config.parser import Conf
 from arcacct.errors import ConfigError
+from arcacct.files.directories import unseen
 
 _Read = TypeVar("_Read")
 
@@ -363,6 +364,17 @@ def arex_writes(database: str, controldir: str) -> bool:
     """Whether this is the file that A-REX itself writes, by whatever name or link."""
     path = os.path.realpath(database)
     return path in [os.path.realpath(f"{controldir}/accounting/{name}") for name in AREX_DATABASES]
+
+
+def is_without_arex(here: Places, *, has_callouts: bool) -> bool:
+    """
+    Whether the site has decided that there is no A-REX: a database elsewhere, and no control directory.
+
+    Where arc.conf names one, or has our callouts, there is an A-REX: its control directory is missing or not mounted.
+    """
+    if has_callouts or here.controldir_from != BY_DEFAULT or here.database.startswith(f"{here.controldir}/"):
+        return False
+    return not os.path.isdir(here.controldir) and not unseen(here.controldir)
 
 
 def yes_or_no(text: str) -> bool | None:

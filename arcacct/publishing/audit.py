@@ -15,8 +15,8 @@ from typing import NamedTuple
 from arcacct.database import incarnation, schema
 from arcacct.database.connection import Connection
 from arcacct.publishing import cursors, held, ledger, sent, target_months
+from arcacct.publishing.cursors import selections
 from arcacct.publishing.plugin import TargetPlugin
-from arcacct.publishing.selection import of_records, selections
 from arcacct.records.pseudonyms import pseudonymised
 from arcacct.records.states import SQL_ABORTED, SQL_FINAL
 from arcacct.records.texts import unescaped, unescaped_name
@@ -59,7 +59,7 @@ def unaccounted(
     """
     block, life = plugin.target.block, schema.incarnation(accounting)
     position = cursors.cursor(publishing, block)
-    if position is None or position.incarnation != life or _walked(publishing, block) != of_records(plugin):
+    if position is None or position.incarnation != life or _walked(publishing, block) != plugin.record_selection():
         return
     months = target_months.load(publishing, block)
     waiting = {month for month, one in months.items() if one.held or one.is_unfinished or one.refused}

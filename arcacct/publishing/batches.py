@@ -16,7 +16,7 @@ from arcacct.publishing import ledger
 from arcacct.publishing.context import RunContext
 from arcacct.publishing.delivery import Delivery, DeliveryBatch, MessagePart
 from arcacct.publishing.ledger import PLACE, HeldRecord, SentRecord, SentVersion
-from arcacct.publishing.plugin import RecordFormat, RenderedRecord, TargetPlugin
+from arcacct.publishing.plugin import RecordFormat, RenderedRecord, TargetPlugin, bare
 from arcacct.publishing.sent import is_same
 from arcacct.records import reader
 from arcacct.records.model import AAR
@@ -358,14 +358,4 @@ def _retracted(job_id: str, aar: AAR | None, old: SentVersion) -> SentRecord:
     return SentRecord(
         job_id, 0 if aar is None else aar.record_id, 0, old.end_time, b"", old.key, replaced_id=old.total_id,
         replaced_wall_s=old.wall_s, total_id=old.total_id,
-    )  # fmt: skip
-
-
-def bare(job_id: str, end_time: int, local_job_id: str | None = None) -> AAR:
-    """Return a record with nothing but the job's IDs and its end time."""
-    return AAR(
-        record_id=0, job_id=job_id, local_job_id=local_job_id, endpoint_type=None, endpoint_url=None, queue=None,
-        user_dn=None, vo=None, status=FAILED, exit_code=1, submit_time=0, end_time=end_time, node_count=1,
-        core_count=1, memory_kib=0, virtual_memory_kib=0, wall_s=0, cpu_user_s=0, cpu_kernel_s=0, scratch_bytes=0,
-        stage_in_bytes=0, stage_out_bytes=0,
     )  # fmt: skip

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import time
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from arcacct.database import schema
@@ -115,3 +117,18 @@ def finish_run(con: Connection, target: str, *, error: ArcacctError | None, last
                 "INSERT OR REPLACE INTO AccountingTargets (TargetID, LastEndTime, LastReport) VALUES (?, ?, ?)",
                 (target, last_end_time, now),
             )
+
+
+def selections(con: Connection, target: str) -> tuple[dict[str, object] | None, dict[str, object] | None]:
+    """Return the target's selection when nothing was held last, and when the whole log was read last."""
+    row = con.execute("SELECT LastGoodSelection, FullScanSelection FROM Targets WHERE Target = ?", (target,)).fetchone()
+    proven, walked = row or (None, None)
+    return None if proven is None else json.loads(proven), None if walked is None else json.loads(walked)
+
+
+def set_selection(con: Connection, target: str, column: str, selection: Mapping[str, object]) -> None:
+    """Store the target's present selection in ``LastGoodSelection`` or ``FullScanSelection``."""
+    with transaction(con):
+        con.execute(
+            f"UPDATE Targets SET {column} = ? WHERE Target = ?", (json.dumps(selection, sort_keys=True), target)
+        )

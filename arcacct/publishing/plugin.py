@@ -23,7 +23,8 @@ from arcacct.benchmark import Benchmark
 from arcacct.errors import InputError
 from arcacct.publishing.ledger import COUNTS, Names, SentRecord, SentSum
 from arcacct.publishing.sent import digest_of
-from arcacct.records.model import VO, VOs
+from arcacct.records.model import AAR, VO, VOs
+from arcacct.records.states import FAILED
 
 if TYPE_CHECKING:
     from arcacct.config.options import Target
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
     from arcacct.publishing.totals import CountingKey
     from arcacct.publishing.transport import ConnectivityCheck, TimeoutPolicy, Transport
     from arcacct.records.batch_jobs import BareIDs
-    from arcacct.records.model import AAR, UsageCell
+    from arcacct.records.model import UsageCell
     from arcacct.times import Month
 
 
@@ -98,6 +99,16 @@ class Envelope(NamedTuple):
         """Return the texts of a message."""
         inside = message.removeprefix(self.head).removesuffix(self.tail)
         return [text.removeprefix(self.between) + self.record_end for text in inside.split(self.record_end)[:-1]]
+
+
+def bare(job_id: str, end_time: int, local_job_id: str | None = None) -> AAR:
+    """Return a record with nothing but the job's IDs and its end time."""
+    return AAR(
+        record_id=0, job_id=job_id, local_job_id=local_job_id, endpoint_type=None, endpoint_url=None, queue=None,
+        user_dn=None, vo=None, status=FAILED, exit_code=1, submit_time=0, end_time=end_time, node_count=1,
+        core_count=1, memory_kib=0, virtual_memory_kib=0, wall_s=0, cpu_user_s=0, cpu_kernel_s=0, scratch_bytes=0,
+        stage_in_bytes=0, stage_out_bytes=0,
+    )  # fmt: skip
 
 
 class RecordFormat(ABC):
@@ -412,6 +423,11 @@ class TargetPlugin(ABC):
             "vomsless_vo": ", ".join(f"{rule.authgroup or ''} {rule.name}".strip() for rule in target.vomsless_vo),
             "vo_group": list(target.vo_group),
         }
+
+    def record_selection(self) -> dict[str, object]:
+        """Return the part of `selection` that decides whether a job's record goes there, and under which key."""
+        selection = self.selection()
+        return {name: selection[name] for name in self.record_names}
 
     def vo_of(self, cell: UsageCell) -> str | None:
         """Return the VO under which the receiver counts the jobs of a cell; ``None``: none."""

@@ -12,15 +12,14 @@ from itertools import groupby, islice
 from typing import NamedTuple
 
 from arcacct.database import incarnation
-from arcacct.database.connection import Connection
 from arcacct.publishing import held, kept_records, ledger, sent, target_months
-from arcacct.publishing.batches import UNFORESEEN, RecordBatcher, bare, batched, withdrawal
+from arcacct.publishing.batches import UNFORESEEN, RecordBatcher, batched, withdrawal
 from arcacct.publishing.context import RunContext
 from arcacct.publishing.cursors import Cursor
 from arcacct.publishing.delivery import Delivery, DeliveryBatch, MessagePart
 from arcacct.publishing.ledger import SentRecord, SentVersion
-from arcacct.publishing.plugin import TargetPlugin
-from arcacct.publishing.selection import remembered_kinds
+from arcacct.publishing.plugin import bare
+from arcacct.publishing.selection import surplus, surplus_records
 from arcacct.publishing.sent import is_same
 from arcacct.records import reader, usage
 from arcacct.records.model import AAR
@@ -516,62 +515,6 @@ def _absent(ctx: RunContext, ended: tuple[int, int]) -> Iterator[list[tuple[int,
         }
         done.update(absent)
         yield [(0, job_id, aar) for job_id, aar in absent.items()]
-
-
-def surplus_records(
-    accounting: Connection, publishing: Connection, plugin: TargetPlugin, ended: tuple[int, int], last_message: int
-) -> list[SentRecord]:
-    """
-    Return the records with zeros that a receiver has in addition to those of jobs, each key once (`sent.zeroed`).
-
-    A receiver that replaces records never deletes one, and counts each as a job. A key that another job has now is left
-    out.
-    """
-    if plugin.keeps_first:
-        return []
-    gone = {one.key: one for one in sent.zeroed(publishing, plugin.target.block, ended, last_message)}
-    key = plugin.any_records().key
-    ended_then = reader.ended_at(accounting, {one.end_time for one in gone.values()})
-    others = [
-        job_id
-        for _record_id, job_id, local_job_id, end_time in ended_then
-        if key(bare(job_id, end_time, local_job_id)) in gone
-    ]
-    there = sent.versions(publishing, plugin.target.block, others, keeps_first=False)
-    held_by_others = {one.key for known in there.values() for one in known}
-    return [one for one in gone.values() if one.key not in held_by_others]
-
-
-class Surplus(NamedTuple):
-    """How many `surplus_records` a receiver has in a month."""
-
-    jobs: int
-    is_minimum: bool
-    """Whether there may be more: a lost ledger may have known them, or the month has sums, where 0 means unknown."""
-
-    def __bool__(self) -> bool:
-        return self.jobs > 0 or self.is_minimum
-
-    def __str__(self) -> str:
-        if not self.is_minimum:
-            return f"{count_of(self.jobs, 'job')} too many"
-        return f"{self.jobs} or more jobs too many" if self.jobs else "number of jobs unknown"
-
-
-def surplus(accounting: Connection, publishing: Connection, plugin: TargetPlugin, month: Month) -> Surplus:
-    """
-    Count the `surplus_records` of a month.
-
-    In a month of sums, a receiver may show a sum of the same names instead of a record, so the number is unknown.
-    """
-    ended = month_bounds(*month)
-    jobs = len(surplus_records(accounting, publishing, plugin, ended, ledger.last_message(publishing)))
-    kinds = {**remembered_kinds(accounting, plugin), **target_months.kinds(publishing, plugin.target.block)}
-    has_sent_records = plugin.groups_records and any(map(plugin.has_records, {plugin.message_format, *kinds.values()}))
-    may_be_more = has_sent_records and incarnation.may_lack(publishing, ended[0])
-    if not plugin.has_records(kinds.get(month, plugin.message_format)):
-        return Surplus(0, jobs > 0 or may_be_more)
-    return Surplus(jobs, may_be_more)
 
 
 def zero_records(ctx: RunContext, delivery: Delivery) -> None:

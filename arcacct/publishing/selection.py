@@ -1,23 +1,29 @@
-"""The jobs that a target selects and their names at its receiver. A change of these is reported as a cause."""
+"""
+The jobs that a target selects, from which end on, and their names at its receiver; and what the receiver has under
+names that they had. A change of these is reported as a cause.
+"""
 
 from __future__ import annotations
 
 import json
 import time
 from collections.abc import Mapping
+from typing import NamedTuple
 
 from arcacct.config.paths import Places
 from arcacct.database import incarnation, schema
 from arcacct.database.access import writing
 from arcacct.database.connection import Connection
 from arcacct.database.durable import transaction
-from arcacct.publishing import ledger, target_months
+from arcacct.publishing import cursors, ledger, sent, target_months
+from arcacct.publishing.former_publisher import FormerPublisher
 from arcacct.publishing.held_texts import changes
-from arcacct.publishing.plugin import TargetPlugin
+from arcacct.publishing.ledger import SentRecord
+from arcacct.publishing.plugin import TargetPlugin, bare
 from arcacct.publishing.totals import published_jobs, published_sums
-from arcacct.records import batch_jobs, usage
+from arcacct.records import batch_jobs, reader, usage
 from arcacct.records.model import endpoint_host
-from arcacct.times import LAST_SECOND, Month, month_name, recent_months
+from arcacct.times import DAY_S, LAST_SECOND, Month, iso, month_bounds, month_name, recent_months
 from arcacct.wording import count_of
 
 _FILTER, _UNTIL, _KINDS, _START = "vofilter", "until_fence", "kinds", "start"
@@ -78,12 +84,6 @@ def in_use(accounting: Connection, plugin: TargetPlugin) -> dict[str, object]:
 def names_of(accounting: Connection, plugin: TargetPlugin) -> dict[str, object]:
     """Return the part of a selection that names jobs at the receiver: under other names it would have them twice."""
     return {name: value for name, value in in_use(accounting, plugin).items() if name in plugin.names}
-
-
-def of_records(plugin: TargetPlugin) -> dict[str, object]:
-    """Return the part of a selection that decides whether a job's record goes to a target, and under which key."""
-    selection = plugin.selection()
-    return {name: selection[name] for name in plugin.record_names}
 
 
 def names_in_doubt(accounting: Connection, publishing: Connection, plugin: TargetPlugin) -> str:
@@ -230,16 +230,84 @@ def former_names(con: Connection, plugin: TargetPlugin) -> dict[Month, list[str]
     return {month: sorted(others) for month, others in sorted(found.items())}
 
 
-def selections(con: Connection, target: str) -> tuple[dict[str, object] | None, dict[str, object] | None]:
-    """Return the target's selection when nothing was held last, and when the whole log was read last."""
-    row = con.execute("SELECT LastGoodSelection, FullScanSelection FROM Targets WHERE Target = ?", (target,)).fetchone()
-    proven, walked = row or (None, None)
-    return None if proven is None else json.loads(proven), None if walked is None else json.loads(walked)
+def surplus_records(
+    accounting: Connection, publishing: Connection, plugin: TargetPlugin, ended: tuple[int, int], last_message: int
+) -> list[SentRecord]:
+    """
+    Return the records with zeros that a receiver has in addition to those of jobs, each key once (`sent.zeroed`).
+
+    A receiver that replaces records never deletes one, and counts each as a job. A key that another job has now is left
+    out.
+    """
+    if plugin.keeps_first:
+        return []
+    gone = {one.key: one for one in sent.zeroed(publishing, plugin.target.block, ended, last_message)}
+    key = plugin.any_records().key
+    ended_then = reader.ended_at(accounting, {one.end_time for one in gone.values()})
+    others = [
+        job_id
+        for _record_id, job_id, local_job_id, end_time in ended_then
+        if key(bare(job_id, end_time, local_job_id)) in gone
+    ]
+    there = sent.versions(publishing, plugin.target.block, others, keeps_first=False)
+    held_by_others = {one.key for known in there.values() for one in known}
+    return [one for one in gone.values() if one.key not in held_by_others]
 
 
-def set_selection(con: Connection, target: str, column: str, selection: Mapping[str, object]) -> None:
-    """Store the target's present selection in ``LastGoodSelection`` or ``FullScanSelection``."""
-    with transaction(con):
-        con.execute(
-            f"UPDATE Targets SET {column} = ? WHERE Target = ?", (json.dumps(selection, sort_keys=True), target)
-        )
+class Surplus(NamedTuple):
+    """How many `surplus_records` a receiver has in a month."""
+
+    jobs: int
+    is_minimum: bool
+    """Whether there may be more: a lost ledger may have known them, or the month has sums, where 0 means unknown."""
+
+    def __bool__(self) -> bool:
+        return self.jobs > 0 or self.is_minimum
+
+    def __str__(self) -> str:
+        if not self.is_minimum:
+            return f"{count_of(self.jobs, 'job')} too many"
+        return f"{self.jobs} or more jobs too many" if self.jobs else "number of jobs unknown"
+
+
+def surplus(accounting: Connection, publishing: Connection, plugin: TargetPlugin, month: Month) -> Surplus:
+    """
+    Count the `surplus_records` of a month.
+
+    In a month of sums, a receiver may show a sum of the same names instead of a record, so the number is unknown.
+    """
+    ended = month_bounds(*month)
+    jobs = len(surplus_records(accounting, publishing, plugin, ended, ledger.last_message(publishing)))
+    kinds = {**remembered_kinds(accounting, plugin), **target_months.kinds(publishing, plugin.target.block)}
+    has_sent_records = plugin.groups_records and any(map(plugin.has_records, {plugin.message_format, *kinds.values()}))
+    may_be_more = has_sent_records and incarnation.may_lack(publishing, ended[0])
+    if not plugin.has_records(kinds.get(month, plugin.message_format)):
+        return Surplus(0, jobs > 0 or may_be_more)
+    return Surplus(jobs, may_be_more)
+
+
+def first_start(
+    publishing: Connection,
+    accounting: Connection,
+    plugin: TargetPlugin,
+    former: FormerPublisher | None,
+    since: int | None = None,
+) -> tuple[int, str]:
+    """
+    Return the end time (UTC seconds) from which the first run of a target sends jobs, and the reason.
+
+    It is ``since`` if given, but never later than the start before the ledger was lost, else a day before jura-ng
+    stopped (repeats are harmless), else the start of our recording. Jobs that were imported from before that time were
+    another program's to publish.
+    """
+    remembered = remembered_start(accounting, plugin.target.block)
+    if remembered is not None and (since is None or remembered <= since):
+        return remembered, "its start before publishing.db was lost"
+    if since is not None:
+        return since, "set by --since"
+    stopped = cursors.jura_end_time(publishing, plugin.target.block)
+    if stopped is None and former is not None and not former.is_guessed:
+        stopped = former.until_s
+    if stopped is not None:
+        return max(0, stopped - DAY_S), f"a day before jura-ng stopped at {iso(stopped)}"
+    return schema.created(accounting), "when the database was created"

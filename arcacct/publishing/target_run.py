@@ -29,9 +29,9 @@ from arcacct.publishing import (
 )
 from arcacct.publishing.answers import RunDeadline
 from arcacct.publishing.context import RunContext, RunSummary
-from arcacct.publishing.cursors import Cursor
+from arcacct.publishing.cursors import Cursor, selections, set_selection
 from arcacct.publishing.delivery import Delivery
-from arcacct.publishing.former_publisher import FormerPublisher, former_publisher
+from arcacct.publishing.former_publisher import former_publisher
 from arcacct.publishing.ledger import COUNTS, LedgerGap
 from arcacct.publishing.plugin import ReceiverRows, Sender, TargetPlugin
 from arcacct.publishing.records import (
@@ -43,13 +43,12 @@ from arcacct.publishing.records import (
     zero_records,
 )
 from arcacct.publishing.safeguard import DecreaseGuard
-from arcacct.publishing.selection import selections, set_selection
+from arcacct.publishing.selection import first_start
 from arcacct.publishing.senders import LazySender
 from arcacct.publishing.target_months import KEPT, LOWER
 from arcacct.publishing.totals import published_jobs, published_sums
 from arcacct.records import reader, usage
 from arcacct.times import (
-    DAY_S,
     Month,
     iso,
     month_bounds,
@@ -105,33 +104,6 @@ def continue_former_name(plugin: TargetPlugin, publishing: Connection, summary: 
         (old,) = candidates
         summary.note(f"continues where [{old}] stopped: it went to the same receiver and is not configured any more")
         cursors.rename_target(publishing, old, block)
-
-
-def first_start(
-    publishing: Connection,
-    accounting: Connection,
-    plugin: TargetPlugin,
-    former: FormerPublisher | None,
-    since: int | None = None,
-) -> tuple[int, str]:
-    """
-    Return the end time (UTC seconds) from which the first run of a target sends jobs, and the reason.
-
-    It is ``since`` if given, but never later than the start before the ledger was lost, else a day before jura-ng
-    stopped (repeats are harmless), else the start of our recording. Jobs that were imported from before that time were
-    another program's to publish.
-    """
-    remembered = selection.remembered_start(accounting, plugin.target.block)
-    if remembered is not None and (since is None or remembered <= since):
-        return remembered, "its start before publishing.db was lost"
-    if since is not None:
-        return since, "set by --since"
-    stopped = cursors.jura_end_time(publishing, plugin.target.block)
-    if stopped is None and former is not None and not former.is_guessed:
-        stopped = former.until_s
-    if stopped is not None:
-        return max(0, stopped - DAY_S), f"a day before jura-ng stopped at {iso(stopped)}"
-    return schema.created(accounting), "when the database was created"
 
 
 # One run of one target: unanswered messages, then new or requested records, then the sync message.
@@ -365,7 +337,7 @@ class TargetRun:
         kept = target_months.decisions(ctx.publishing, block, KEPT)
         names = {month: some for month, some in ctx.former_names.items() if month not in kept}
         ctx.guard.hold_former_names(names, self._target.name)
-        walked, chosen = selections(ctx.publishing, block)[1], selection.of_records(self._plugin)
+        walked, chosen = selections(ctx.publishing, block)[1], self._plugin.record_selection()
         is_changed = walked is not None and walked != chosen
         # Read the whole log if the selection has changed or something is held. Held or accepted sums are checked
         # separately; held records are found in the log or in the list of waiting records.
@@ -523,7 +495,7 @@ class TargetRun:
             incarnation.clear_uncertain(ctx.publishing, block)
         proven, before = selections(ctx.publishing, block)
         if self._walked or before is None:
-            set_selection(ctx.publishing, block, "FullScanSelection", selection.of_records(self._plugin))
+            set_selection(ctx.publishing, block, "FullScanSelection", self._plugin.record_selection())
         if proven != self._selection and not ctx.guard.held:
             set_selection(ctx.publishing, block, "LastGoodSelection", self._selection)
 

@@ -25,8 +25,8 @@ from arcacct.publishing.answers import Outcome, error_of
 from arcacct.publishing.plugin import TargetPlugin
 from arcacct.queries import doctor_checks, doctor_host, health_checks
 from arcacct.queries.doctor_checks import STORE, Site, Step, of_error
+from arcacct.queries.doctor_host import PARTS, ownership
 from arcacct.queries.health import CRITICAL, OK, UNKNOWN, WARNING, Check, Health, advised
-from arcacct.queries.ownership import PARTS, ownership
 from arcacct.targets import plugins
 from arcacct.wording import span_of
 

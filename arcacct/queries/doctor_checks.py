@@ -22,7 +22,7 @@ from arcacct.config.credentials import Finding
 from arcacct.config.options import Kinds, Problem, TransportOptions
 from arcacct.config.options import targets as found_targets
 from arcacct.config.parser import Conf, absolute, parse
-from arcacct.config.paths import AREX_DATABASES, CONTROLDIR, STATUS_FOLDERS, places
+from arcacct.config.paths import AREX_DATABASES, CONTROLDIR, STATUS_FOLDERS, is_without_arex, places
 from arcacct.config.review import Callout, Release, callouts, release, wrong_callouts
 from arcacct.config.settings import examine
 from arcacct.config.values import Thresholds
@@ -41,7 +41,6 @@ from arcacct.queries.health import (
     advised,
     cannot_look,
     certificate_check,
-    is_without_arex,
     look,
 )
 from arcacct.records import reader

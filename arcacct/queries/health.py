@@ -16,13 +16,13 @@ from typing import NamedTuple
 
 from cryptography import x509
 
-from arcacct.arex import resident, spool_replay
+from arcacct.arex import resident, spool
 from arcacct.arex.resident import Seen
-from arcacct.arex.spool_replay import Spooled
+from arcacct.arex.spool import LauncherSettings, Spooled, launcher_settings
 from arcacct.config.check import launcher_problem
 from arcacct.config.credentials import Finding, certificate_findings, pair_findings
 from arcacct.config.options import ERROR
-from arcacct.config.paths import BY_DEFAULT, Places
+from arcacct.config.paths import Places, is_without_arex
 from arcacct.config.settings import Settings
 from arcacct.config.values import Limit, Thresholds
 from arcacct.database import access, durable, incarnation, location
@@ -39,7 +39,7 @@ from arcacct.queries.health_queries import Basis, RecordingState, TargetState, b
 from arcacct.records import hold_decisions, unfinished
 from arcacct.records.hold_decisions import Counts
 from arcacct.targets import plugins
-from arcacct.times import DAY_S, iso
+from arcacct.times import DAY_S, iso, recent_months
 from arcacct.wording import count_of, span_of
 
 OK, WARNING, CRITICAL, UNKNOWN = range(4)
@@ -243,7 +243,7 @@ def _looked(here: Places, settings: Settings | None, found: Health) -> Health:
             ),
             on_hold=len(unfinished.on_hold(ours)),
             implausible=hold_decisions.counts(ours),
-            basis=basis(ours, recent_months(found.now)),
+            basis=basis(ours, sorted(recent_months(found.now))),
             targets=tuple(
                 health_queries.target_state(ledger, ours, plugin, one)
                 for plugin, one in zip(targets, former, strict=True)
@@ -278,28 +278,11 @@ def user_name(uid: int) -> str:
         return f"user {uid}"
 
 
-def is_without_arex(here: Places, *, has_callouts: bool) -> bool:
-    """
-    Whether the site has decided that there is no A-REX: a database elsewhere, and no control directory.
-
-    Where arc.conf names one, or has our callouts, there is an A-REX: its control directory is missing or not mounted.
-    """
-    if has_callouts or here.controldir_from != BY_DEFAULT or here.database.startswith(f"{here.controldir}/"):
-        return False
-    return not os.path.isdir(here.controldir) and not unseen(here.controldir)
-
-
-def recent_months(now: int) -> list[tuple[int, int]]:
-    """This month and the one before it, UTC."""
-    year, month = time.gmtime(now)[:2]
-    return [(year - (month == 1), (month - 2) % 12 + 1), (year, month)]
-
-
 def _launcher(path: str, drained: Sequence[str]) -> Launcher:
     known = {os.path.realpath(folder) for folder in drained}
-    settings = spool_replay.launcher_settings(path) or spool_replay.LauncherSettings()
+    settings = launcher_settings(path) or LauncherSettings()
     places = tuple(one for one in (settings.spool, settings.fallback) if one and os.path.realpath(one) not in known)
-    return Launcher(path, launcher_problem(path), spool_replay.look(places), places)
+    return Launcher(path, launcher_problem(path), spool.look(places), places)
 
 
 def _is_other(path: str, is_right: Callable[[str], bool]) -> bool:
@@ -317,7 +300,7 @@ def cannot_look(folder: str) -> str:
 
 def _spooled(here: Places, folders: Sequence[str], *, is_without_arex: bool) -> Spooled:
     """A spool is created with its first event: it may be missing, but not the directory that it would be in."""
-    found = spool_replay.look(folders)
+    found = spool.look(folders)
     unknown = [*found.unknown]
     no_controldir = "" if is_without_arex else cannot_look(here.controldir)
     if no_controldir:

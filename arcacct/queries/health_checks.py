@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
 from arcacct.arex.resident import UNIT
-from arcacct.arex.spool_replay import Spooled
+from arcacct.arex.spool import Spooled
 from arcacct.config.options import ERROR
 from arcacct.config.settings import Settings
 from arcacct.config.values import Thresholds
@@ -36,7 +36,6 @@ from arcacct.queries.health import (
     disk_check,
     launcher_check,
     over,
-    recent_months,
     user_name,
 )
 from arcacct.queries.health_queries import Basis, RecordingState, TargetState
@@ -45,7 +44,7 @@ from arcacct.records.enrichment import FEATURES
 from arcacct.records.hold_decisions import NONE
 from arcacct.records.holds import HELD, PUBLISHED
 from arcacct.records.states import BOUNDS
-from arcacct.times import DAY_S, iso, month_name
+from arcacct.times import DAY_S, iso, month_name, recent_months
 from arcacct.wording import count_of, span_of
 
 _CLOCK_TOLERANCE_S = 300
@@ -324,7 +323,7 @@ def _implausible(found: Health, limits: Thresholds) -> Iterator[Check]:
 )
 def _measured(found: Health, limits: Thresholds) -> Iterator[Check]:
     if found.basis is not None and (found.basis.jobs or found.basis.held):
-        year, month = recent_months(found.now)[0]
+        year, month = min(recent_months(found.now))
         severity = over(found.basis.without_wall_percent, limits.unmeasured_percent)
         text = f"{year:04d}-{month:02d} and later: {found.basis}"
         yield Check("measured", severity, text, UNMEASURED_TODO if severity else "")

@@ -10,7 +10,7 @@ import time
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from arcacct.arex.spool_replay import Spooled, saved_status
+from arcacct.arex.spool import Spooled, saved_status
 from arcacct.benchmark import SUBSTITUTE_SHOWN, measured_benchmark
 from arcacct.database import incarnation, schema
 from arcacct.database.connection import Connection
@@ -18,11 +18,9 @@ from arcacct.publishing import audit, cursors, ledger, target_months
 from arcacct.publishing.former_publisher import FormerPublisher
 from arcacct.publishing.held import RetrySummary, retry_summaries
 from arcacct.publishing.plugin import TargetPlugin
-from arcacct.publishing.records import Surplus, surplus
-from arcacct.publishing.selection import is_start_known, names_in_doubt, not_selected
+from arcacct.publishing.selection import Surplus, first_start, is_start_known, names_in_doubt, not_selected, surplus
 from arcacct.publishing.sent import not_sent_again, of_vos
 from arcacct.publishing.target_months import HeldMonth, Refusal
-from arcacct.publishing.target_run import first_start
 from arcacct.publishing.totals import published_jobs, published_sums
 from arcacct.records.hold_decisions import NONE, counts
 from arcacct.records.holds import HELD

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
-from arcacct.arex.spool_replay import LauncherSettings, launcher_settings
+from arcacct.arex.spool import LauncherSettings, launcher_settings
 from arcacct.config.parser import Conf
 from arcacct.config.review import Release, wrong_callouts
 from arcacct.files.directories import resource, unseen

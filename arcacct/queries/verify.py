@@ -18,7 +18,7 @@ from arcacct.arex.import_database import Archives, import_lock, settled_before
 from arcacct.arex.job_facts import job_facts
 from arcacct.arex.own_database import Ended
 from arcacct.arex.sweep_context import batches, printable, reason
-from arcacct.config.paths import Places
+from arcacct.config.paths import Places, is_without_arex
 from arcacct.config.settings import Settings
 from arcacct.database import access, incarnation, schema
 from arcacct.database.connection import Connection
@@ -30,13 +30,11 @@ from arcacct.publishing.former_publisher import former_publisher
 from arcacct.publishing.held_texts import held_text
 from arcacct.publishing.ledger import COUNTS, SentSum
 from arcacct.publishing.plugin import TargetPlugin
-from arcacct.publishing.records import surplus, surplus_records
-from arcacct.publishing.selection import former_names, is_start_known, names_in_doubt
+from arcacct.publishing.selection import former_names, is_start_known, names_in_doubt, surplus, surplus_records
 from arcacct.publishing.summaries import unsettled
 from arcacct.publishing.target_months import DECLINED, KEPT
 from arcacct.publishing.totals import published_total_ids
 from arcacct.queries import portal
-from arcacct.queries.health import is_without_arex
 from arcacct.queries.job_history import changed_since_sent, seq_of
 from arcacct.queries.portal import (
     JobSums,

@@ -9,9 +9,10 @@ import pytest
 from kept_batches import APEL, REPLACING, SGAS, Kept, aar, floor_of, this_run
 from ledger_rows import MAY
 
-from arcacct.publishing.batches import RecordBatcher, bare, batched, wire_size
+from arcacct.publishing.batches import RecordBatcher, batched, wire_size
 from arcacct.publishing.delivery import MessagePart
 from arcacct.publishing.ledger import SentVersion
+from arcacct.publishing.plugin import bare
 from arcacct.publishing.sent import digest_of
 from arcacct.publishing.totals import Amount, CountingKey
 from arcacct.records.model import AAR

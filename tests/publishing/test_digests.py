@@ -14,8 +14,7 @@ import pytest
 from publishing_site import Site
 
 from arcacct.database import access
-from arcacct.publishing.batches import bare
-from arcacct.publishing.plugin import RecordFormat
+from arcacct.publishing.plugin import RecordFormat, bare
 from arcacct.publishing.sent import DIGESTED, digest_of, is_same
 from arcacct.records import reader
 from arcacct.records.model import AAR, Transfer

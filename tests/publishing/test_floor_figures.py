@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from arcacct.publishing.batches import bare
 from arcacct.publishing.ledger import SentVersion
+from arcacct.publishing.plugin import bare
 from arcacct.publishing.safeguard import DecreaseGuard
 from arcacct.publishing.sent import digest_of
 from arcacct.publishing.target_months import AcceptedDecreases

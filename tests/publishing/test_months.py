@@ -12,7 +12,7 @@ from ledger_rows import ONE, OTHER, new_ledger
 from arcacct.database.connection import Connection
 from arcacct.database.schema import PUBLISHING, in_memory, upgrades
 from arcacct.publishing import ledger, target_months
-from arcacct.publishing.selection import selections, set_selection
+from arcacct.publishing.cursors import selections, set_selection
 from arcacct.publishing.target_months import HeldMonth, MonthFormat, MonthSnapshot
 
 APRIL, MAY, JUNE = (2026, 4), (2026, 5), (2026, 6)

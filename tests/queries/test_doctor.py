@@ -33,7 +33,7 @@ from arcacct import tls
 from arcacct.arex import resident
 from arcacct.arex.import_database import arex_databases
 from arcacct.arex.resident import RecorderLock
-from arcacct.arex.spool_replay import LauncherSettings, launcher_settings
+from arcacct.arex.spool import LauncherSettings, launcher_settings
 from arcacct.arex.sweep import save_sweep
 from arcacct.config.check import check
 from arcacct.config.parser import load
@@ -46,7 +46,7 @@ from arcacct.database.durable import SNAPSHOT, log_done
 from arcacct.database.schema import note
 from arcacct.errors import ArcacctError
 from arcacct.files.directories import resource
-from arcacct.queries import doctor, doctor_checks, health, health_checks, ownership
+from arcacct.queries import doctor, doctor_checks, doctor_host, health, health_checks
 from arcacct.queries.doctor_checks import Process, Site
 from arcacct.queries.doctor_host import mount_of
 from arcacct.queries.health import CRITICAL, OK, UNKNOWN, WARNING, Check, Disk, Thresholds, disk_check
@@ -925,7 +925,9 @@ def test_a_service_that_is_enabled_and_does_not_run(clinic, monkeypatch, tmp_pat
 def wrong_permissions(site: Clinic, *parts: str) -> list[Check]:
     """What `arcacct doctor` and `arcacct setup` find wrong with owners and modes."""
     found = site.site()
-    return [one for part in parts or ownership.PARTS for one in ownership.ownership(found, part) if one.severity != OK]
+    return [
+        one for part in parts or doctor_host.PARTS for one in doctor_host.ownership(found, part) if one.severity != OK
+    ]
 
 
 NEXT_TO_THE_DATABASE = (

@@ -18,8 +18,8 @@ from job_files import Files, lay
 from other_users import acting_as
 from watched_site import BLOCK, DAY_S, TARGET, samples
 
-from arcacct.arex import spool_replay
 from arcacct.arex.resident import RecorderLock
+from arcacct.arex.spool import Spooled, look, saved_status
 from arcacct.config.parser import load
 from arcacct.config.settings import settings
 from arcacct.database import access
@@ -288,17 +288,17 @@ def test_a_spool_that_cannot_be_listed(site) -> None:
     os.makedirs(site.here.spool, mode=0o700)
     limits, found = health.Thresholds(), health.examine(settings(load(str(site.conf), {}), kinds()))
     with acting_as("nobody"):
-        hidden = spool_replay.look([site.here.spool])
+        hidden = look([site.here.spool])
 
-    def judged(left: spool_replay.Spooled | None) -> int:
+    def judged(left: Spooled | None) -> int:
         assert found.recorded is not None
         seen = found._replace(spool=hidden, recorded=found.recorded._replace(left=left))
         return next(check.severity for check in health_checks.judge(seen, limits) if check.subject == "spool")
 
     assert "Permission denied" in hidden.unknown[0]
     assert judged(None) == health.UNKNOWN
-    assert judged(spool_replay.Spooled()) == health.OK
-    assert judged(spool_replay.Spooled(3, found.now - 2 * DAY_S)) == health.CRITICAL
+    assert judged(Spooled()) == health.OK
+    assert judged(Spooled(3, found.now - 2 * DAY_S)) == health.CRITICAL
 
 
 def test_what_a_sweep_left_in_the_spool(site) -> None:
@@ -309,7 +309,7 @@ def test_what_a_sweep_left_in_the_spool(site) -> None:
     assert arcacct("--config", site.conf, "sweep").returncode == 65
 
     with closing(read_accounting(site.here)) as con:
-        assert spool_replay.saved_status(con) == spool_replay.Spooled(0, None, 1)
+        assert saved_status(con) == Spooled(0, None, 1)
 
 
 def test_a_key_of_another(site) -> None:

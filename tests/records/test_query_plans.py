@@ -14,7 +14,7 @@ import pytest
 from campaigns import sample
 from conf_files import SGAS, read
 
-from arcacct.publishing.selection import selections, set_selection
+from arcacct.publishing.cursors import selections, set_selection
 from arcacct.publishing.totals import published_jobs, published_sums
 from arcacct.times import LAST_SECOND
 

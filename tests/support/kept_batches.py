@@ -10,10 +10,10 @@ from ledger_rows import MAY
 from publishing_site import Site
 
 from arcacct.database.schema import ACCOUNTING, PUBLISHING, in_memory
-from arcacct.publishing.batches import bare
 from arcacct.publishing.context import RunContext, RunSummary
 from arcacct.publishing.delivery import DeliveryBatch
 from arcacct.publishing.ledger import HeldRecord, SentRecord
+from arcacct.publishing.plugin import bare
 from arcacct.publishing.safeguard import DecreaseGuard
 from arcacct.publishing.target_months import AcceptedDecreases
 from arcacct.publishing.totals import Amount, CountingKey
