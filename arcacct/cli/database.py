@@ -27,6 +27,7 @@ from arcacct.database.access import (
     require,
 )
 from arcacct.errors import ConfigError, InputError, StoreError
+from arcacct.publishing.locks import publishing_lock
 from arcacct.records import usage
 from arcacct.wording import count_of
 
@@ -252,7 +253,6 @@ def restore(ctx: click.Context, file: str, yes: bool) -> None:
     not have. The publisher compares the backup with what was sent before.
     """
     from arcacct.database import upkeep  # noqa: PLC0415  slow to import
-    from arcacct.publishing.run import publishing_lock  # noqa: PLC0415  slow to import
 
     here = _site(places_of(ctx))
     upkeep.may_restore(here)
@@ -280,7 +280,6 @@ def move(ctx: click.Context, directory: str, yes: bool) -> None:
     an interrupted move.
     """
     from arcacct.database import moving  # noqa: PLC0415  slow to import
-    from arcacct.publishing.run import publishing_lock  # noqa: PLC0415  slow to import
 
     here = _site(places_of(ctx))
     moving.check(here, directory)
@@ -329,7 +328,6 @@ def prune(
     smaller. Other processes can write meanwhile. If stopped, the same command continues.
     """
     from arcacct.arex.control_files import scan_status_files  # noqa: PLC0415  with its command
-    from arcacct.publishing.run import publishing_lock  # noqa: PLC0415  slow to import
     from arcacct.records import retention  # noqa: PLC0415  slow to import
     from arcacct.times import iso  # noqa: PLC0415  slow to import
 

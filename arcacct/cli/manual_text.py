@@ -18,7 +18,7 @@ from rich.table import Table
 from rich.text import Text
 from rich.theme import Theme
 
-from arcacct.cli.help import Manual, Page, fence_after, plain_heading
+from arcacct.cli.manual_pages import Manual, Page, fence_after, plain_heading
 
 _RULES = {"h1": "=", "h2": "-"}
 _LINES = Box("    \n    \n -- \n    \n    \n    \n    \n    \n", ascii=True)

@@ -19,6 +19,7 @@ from arcacct.config.settings import Settings
 from arcacct.database.access import accounting, open_publishing, read_accounting, read_publishing
 from arcacct.database.connection import Connection
 from arcacct.errors import ConfigError, InputError, UsageError, use_as
+from arcacct.publishing.locks import publishing_lock
 from arcacct.wording import count_of
 
 if TYPE_CHECKING:
@@ -143,7 +144,6 @@ def _forget(
     show: Callable[[int], None],
     stopping: Callable[[], bool],
 ) -> int:
-    from arcacct.publishing.run import publishing_lock  # noqa: PLC0415  slow to import
     from arcacct.records.pseudonymise import pseudonymise as forget_all  # noqa: PLC0415  slow to import
 
     here = found.places
@@ -153,7 +153,6 @@ def _forget(
 
 def _overwrite(found: Settings, con: Connection, publishing: Connection) -> None:
     from arcacct.database import upkeep  # noqa: PLC0415  psutil is slow to import
-    from arcacct.publishing.run import publishing_lock  # noqa: PLC0415  slow to import
     from arcacct.records.pseudonymise import overwrite  # noqa: PLC0415  slow to import
 
     if os.path.exists(found.places.publishing_database):

@@ -40,7 +40,7 @@ from arcacct.export.jobs import Concealer, Job, paged, pages
 from arcacct.export.parquet import PartsWriter, former_jobs
 from arcacct.export.storage import Listing, Store, is_half
 from arcacct.files.json_reader import parsed
-from arcacct.publishing.run import Reading, exporter
+from arcacct.publishing.locks import Reading, exporter
 from arcacct.records.pseudonyms import site_names
 
 _TRIES = 3

@@ -10,8 +10,8 @@ import pytest
 import terminal
 from installed import ARCACCT, arcacct
 
-from arcacct.cli.help import load
 from arcacct.cli.main import main
+from arcacct.cli.manual_pages import load
 from arcacct.cli.manual_text import rendered
 from arcacct.files import directories
 

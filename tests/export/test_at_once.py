@@ -21,7 +21,7 @@ from arcacct.database import upkeep
 from arcacct.database.access import open_accounting, open_publishing
 from arcacct.errors import StoreBusy
 from arcacct.export.storage import LocalStore
-from arcacct.publishing.run import publishing_lock
+from arcacct.publishing.locks import publishing_lock
 from arcacct.records import pseudonymise
 
 _PATIENCE_S = 300

@@ -33,7 +33,7 @@ from arcacct.export import jobs, writer
 from arcacct.export.dataset import MANIFESTS, TABLES, UNIT, Partition, columns, with_digest
 from arcacct.export.storage import LocalStore, open_store
 from arcacct.export.writer import Exported
-from arcacct.publishing.run import exporter
+from arcacct.publishing.locks import exporter
 from arcacct.records import pseudonymise
 from arcacct.records.model import Transfer
 from arcacct.records.pseudonyms import site_names

@@ -37,7 +37,7 @@ from arcacct.publishing.cursors import Cursor
 from arcacct.publishing.ledger import KEPT, UNKNOWN_DIGEST, HeldRecord, LedgerGap, SentRecord, SentSum, SentVersion
 from arcacct.publishing.ledger import OTHER as OTHER_VERSION
 from arcacct.publishing.ledger_rows import unpacked_rows
-from arcacct.publishing.run import publishing_lock
+from arcacct.publishing.locks import publishing_lock
 from arcacct.publishing.target_months import MonthSnapshot
 
 BOTH = SGAS + CARS

@@ -20,7 +20,8 @@ from scripted_receiver import server_context
 from arcacct.cli.main import main
 from arcacct.cli.targets import exit_code
 from arcacct.errors import StoreBusy, TargetBusy
-from arcacct.publishing.run import publish, publishing_lock, republish
+from arcacct.publishing.locks import publishing_lock
+from arcacct.publishing.run import publish, republish
 from arcacct.publishing.target_run import Period, RunOptions
 from arcacct.targets import plugins
 

@@ -26,7 +26,7 @@ from arcacct.errors import InputError, SchemaError, StoreBusy
 from arcacct.publishing import cursors, ledger
 from arcacct.publishing.cursors import Cursor
 from arcacct.publishing.ledger import HeldRecord, SentRecord
-from arcacct.publishing.run import publisher, publishing_lock
+from arcacct.publishing.locks import publisher, publishing_lock
 from arcacct.queries import questions
 from arcacct.queries.questions import Selection
 from arcacct.queries.usage import usage

@@ -10,8 +10,14 @@ from jura_site import JURA, NOVEMBER, arex_database
 
 from arcacct.benchmark import Benchmark
 from arcacct.targets.apel import jura
-from arcacct.targets.apel.jura import JuraCell
-from arcacct.targets.apel.summaries import SUMMARY_HEADERS, SYNC_HEADER, SummaryKey, summary_record, sync_record
+from arcacct.targets.apel.summaries import (
+    SUMMARY_HEADERS,
+    SYNC_HEADER,
+    JuraCell,
+    SummaryKey,
+    summary_record,
+    sync_record,
+)
 
 SITE = "EXAMPLE-SITE"
 MONTH = (2026, 11)

@@ -21,8 +21,8 @@ from arcacct.publishing.context import RunSummary
 from arcacct.publishing.former_publisher import FormerPublisher, former_publisher
 from arcacct.publishing.held_texts import month_names
 from arcacct.publishing.ledger import COUNTS, SentSum
+from arcacct.publishing.locks import publishing_lock
 from arcacct.publishing.plugin import TargetPlugin
-from arcacct.publishing.run import publishing_lock
 from arcacct.publishing.summaries import summed
 from arcacct.publishing.target_months import DECLINED, SWITCHED
 from arcacct.records import reader, usage
@@ -31,7 +31,7 @@ from arcacct.records.states import SQL_BY_ITSELF
 from arcacct.records.texts import unescaped
 from arcacct.targets.apel import messages, summaries
 from arcacct.targets.apel.messages import LONG, JobKey, field, folded
-from arcacct.targets.apel.summaries import Summary, SummaryKey, Sync, SyncKey, folded_key
+from arcacct.targets.apel.summaries import JuraCell, Summary, SummaryKey, Sync, SyncKey, folded_key
 from arcacct.targets.apel.target import APELMessages
 from arcacct.times import Month, iso, month_bounds, month_name, month_of, recent_months
 
@@ -50,28 +50,6 @@ _PLAIN_HOSTS = ("org.ogf.glue.emies.activitycreation", "org.nordugrid.gridftpjob
 """Interfaces whose SubmitHost is the bare URL in version 7, too."""
 
 _LETTERS = "dginoru."
-
-
-class JuraCell(NamedTuple):
-    """The jobs of a month that agree in everything that either version groups by; texts as A-REX wrote them."""
-
-    user_dn: str
-    vo: str
-    """Empty for a user without VO."""
-    interface: str
-    endpoint_url: str
-    node_count: int
-    core_count: int
-    fqan: str
-    """The main FQAN; empty when there is none."""
-    benchmark: str
-    """``TYPE:VALUE``; empty when there is none."""
-    jobs: int
-    """Rows of the benchmark, not records: a job that was resumed has one for each of its ends."""
-    wall_s: int
-    cpu_s: int
-    earliest_end_time: int
-    latest_end_time: int
 
 
 class JuraSum(NamedTuple):

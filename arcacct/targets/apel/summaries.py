@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from arcacct.benchmark import TYPES, Benchmark
 from arcacct.records.model import UsageCell
@@ -22,10 +22,6 @@ from arcacct.targets.apel.messages import (
     submit_host,
 )
 from arcacct.times import HOUR_S
-
-if TYPE_CHECKING:
-    from arcacct.targets.apel.jura import JuraCell
-
 
 SUMMARY_HEADERS = {
     "summaries": "APEL-summary-job-message: v0.2\n",
@@ -147,6 +143,28 @@ def folded_key(spelling: SummaryKey) -> SummaryKey:
     """The key as MySQL compares it."""
     table, *values = spelling
     return SummaryKey._make([table, *[_folded(value) if type(value) is str else value for value in values]])
+
+
+class JuraCell(NamedTuple):
+    """The jobs of a month that agree in everything that either version groups by; texts as A-REX wrote them."""
+
+    user_dn: str
+    vo: str
+    """Empty for a user without VO."""
+    interface: str
+    endpoint_url: str
+    node_count: int
+    core_count: int
+    fqan: str
+    """The main FQAN; empty when there is none."""
+    benchmark: str
+    """``TYPE:VALUE``; empty when there is none."""
+    jobs: int
+    """Rows of the benchmark, not records: a job that was resumed has one for each of its ends."""
+    wall_s: int
+    cpu_s: int
+    earliest_end_time: int
+    latest_end_time: int
 
 
 def summed(key: SummaryKey, spelling: SummaryKey, cells: Sequence[tuple[Benchmark, UsageCell | JuraCell]]) -> Summary:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import manual_pages
 import pytest
 
-from arcacct.cli import help as cli_help
+from arcacct.cli.manual_pages import Manual, load
 from arcacct.files import directories
 
 
 @pytest.fixture
-def manual(tmp_path, monkeypatch) -> cli_help.Manual:
+def manual(tmp_path, monkeypatch) -> Manual:
     """The sample pages, read as those of an installed program are."""
     manual_pages.write(tmp_path)
     monkeypatch.setattr(directories, "_PACKAGE", str(tmp_path))
-    return cli_help.load()
+    return load()

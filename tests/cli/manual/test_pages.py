@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from arcacct.cli import help as cli_help
-from arcacct.cli.help import Manual, Page, Section
+from arcacct.cli.manual_pages import Manual, Page, Section, any_of, exit_code, load, near
 from arcacct.errors import StoreError
 from arcacct.files import directories
 
@@ -60,7 +59,7 @@ def test_words_are_found_with_their_headings(manual) -> None:
     """In any case, at the beginning of a word, also in code; pages that say what to do before the reference."""
 
     def found(text: str) -> list[tuple[str, str]]:
-        return names(manual.search(cli_help.any_of(text)))
+        return names(manual.search(any_of(text)))
 
     assert found("SPOOL") == [("howto/install-arc7", "Install beside ARC 7"), ("reference/words", "Order")]
     assert found("pool") == found("--") == found("generated") == []
@@ -73,7 +72,7 @@ def test_a_page_has_a_problem_in_its_first_paragraph() -> None:
     other = Page("howto/other", "# Lost\n\nAbout.\n\n## Lost\n\nlost lost lost\n")
     wanted = Page("howto/wanted", "# A\n\nUse this page when a file\nis lost.\n\nMore.\n\n## B\n\nText.\n")
     table = Page("howto/table", "# A\n\n| lost |\n|---|\n| lost |\n")
-    found = Manual((other, table, wanted)).search(cli_help.any_of("lost"))
+    found = Manual((other, table, wanted)).search(any_of("lost"))
     assert [page.name for page, _section in found] == ["howto/wanted", "howto/other", "howto/table"]
     assert (wanted.lead, table.lead) == ("Use this page when a file\nis lost.", "")
 
@@ -95,7 +94,7 @@ def test_code_is_no_heading() -> None:
 @pytest.mark.parametrize(("wanted", "row"), [("69", "`69`"), ("EX_UNAVAILABLE", "`69`"), ("tempfail", "75")])
 def test_an_exit_code_is_a_row_of_its_table(manual, wanted, row) -> None:
     """By its number or by the name that sysexits.h gives it."""
-    found = cli_help.exit_code(manual, wanted)
+    found = exit_code(manual, wanted)
 
     assert [line for line in found.splitlines() if line.startswith(f"| {row} |")]
     assert "| code | meaning |" in found
@@ -104,13 +103,13 @@ def test_an_exit_code_is_a_row_of_its_table(manual, wanted, row) -> None:
 
 def test_an_exit_code_of_several_commands_is_told_of_each(manual) -> None:
     """In the words of their own tables; a number in the middle of a sentence is none."""
-    found = cli_help.exit_code(manual, "0")
+    found = exit_code(manual, "0")
 
     assert found.index("## Exit codes") < found.index("all is well") < found.index("## Of status") < found.index("fine")
     assert "all agree" in found
-    assert "all agree" not in cli_help.exit_code(manual, "2")
-    assert "critical" in cli_help.exit_code(manual, "2")
-    assert "all agree" not in cli_help.exit_code(manual, "75")
+    assert "all agree" not in exit_code(manual, "2")
+    assert "critical" in exit_code(manual, "2")
+    assert "all agree" not in exit_code(manual, "75")
 
 
 def test_a_part_has_a_heading(manual) -> None:
@@ -127,7 +126,7 @@ def test_a_part_has_a_heading(manual) -> None:
 
 @pytest.mark.parametrize("wanted", ["7", "3", "all", "refuses"])
 def test_what_is_no_exit_code_has_no_row(manual, wanted) -> None:
-    assert cli_help.exit_code(manual, wanted) == ""
+    assert exit_code(manual, wanted) == ""
 
 
 def test_without_pages_it_is_said_what_is_missing(tmp_path, monkeypatch) -> None:
@@ -135,7 +134,7 @@ def test_without_pages_it_is_said_what_is_missing(tmp_path, monkeypatch) -> None
     monkeypatch.setattr(directories, "_PACKAGE", str(tmp_path / "arcacct"))
     for _ in range(2):
         with pytest.raises(StoreError, match="the pages of the manual are missing; install arcacct again"):
-            cli_help.load()
+            load()
         (tmp_path / "docs").mkdir(exist_ok=True)
         (tmp_path / "docs" / "theirs.md").write_text("# Theirs\n")
 
@@ -143,10 +142,10 @@ def test_without_pages_it_is_said_what_is_missing(tmp_path, monkeypatch) -> None
 def test_a_damaged_letter_costs_a_letter(manual, tmp_path) -> None:
     (tmp_path / "docs" / "howto" / "torn.md").write_bytes(b"# Torn\n\nThe \xff rest.\n")
 
-    assert (page := cli_help.load().named("torn")) is not None
+    assert (page := load().named("torn")) is not None
     assert "rest." in page.text
 
 
 def test_near_names() -> None:
-    assert cli_help.near("PUBLSH", ["publish", "republish", "publish", "db"]) == ["publish", "republish"]
-    assert cli_help.near("xyz", ["publish"]) == []
+    assert near("PUBLSH", ["publish", "republish", "publish", "db"]) == ["publish", "republish"]
+    assert near("xyz", ["publish"]) == []

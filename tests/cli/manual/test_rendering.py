@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from arcacct.cli.help import Page
+from arcacct.cli.manual_pages import Page
 from arcacct.cli.manual_text import Piece, rendered
 
 
