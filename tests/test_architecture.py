@@ -58,7 +58,7 @@ SPEAKERS = {
     "fleet": {"duckdb_engine", "postgresql"},
     "publishing": {
         *("audit", "cursors", "former_publisher", "held", "kept_records", "ledger", "ledger_rows"),
-        *("sent", "target_months", "totals"),
+        *("sent", "target_months"),
     },
     "queries": {"arcctl", "capacity", "health_queries", "job_history", "portal", "questions"},
     "reports": {"tables"},

@@ -5,7 +5,8 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from functools import lru_cache
 
-from arcacct.arex.control_files import MOST_LRMS_EVENTS, MOST_ROWS, InputLimiter, JobFiles, lines_of, stored_bytes
+from arcacct.arex.control_files import JobFiles
+from arcacct.arex.input_limits import MOST_LRMS_EVENTS, MOST_ROWS, InputLimiter, lines_of, stored_bytes
 from arcacct.config.paths import PUBLISHED, WAIT, JobRules
 from arcacct.records.states import (
     ABORTED,

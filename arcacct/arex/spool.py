@@ -20,7 +20,8 @@ from collections.abc import Iterable
 from contextlib import suppress
 from typing import NamedTuple
 
-from arcacct.arex.control_files import STATES, JobFiles, is_job_id, whole_lines
+from arcacct.arex.control_files import STATES, JobFiles, is_job_id
+from arcacct.arex.input_limits import whole_lines
 from arcacct.database.connection import Connection
 from arcacct.database.schema import note, noted
 from arcacct.errors import InputError

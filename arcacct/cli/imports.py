@@ -9,7 +9,6 @@ import click
 
 from arcacct import entry_points
 from arcacct.arex.import_database import ImportReport, arex_databases, import_arex, retry_rejected
-from arcacct.causes import Causes
 from arcacct.cli.console import ask, block, examples, print_line
 from arcacct.cli.options import controldir_option, places_of, settings_of, yes_option, zone_of
 from arcacct.cli.progress import print_retried, progress
@@ -21,7 +20,7 @@ from arcacct.records.batch_systems import BATCH_SYSTEMS
 from arcacct.records.import_quarantine import content_of, drop, listed
 from arcacct.sources.registry import GROUP, batch_source, installed
 from arcacct.times import iso
-from arcacct.wording import count_of
+from arcacct.wording import Causes, count_of
 
 # `arcacct import rejected`: records of imports that could not be used.
 

@@ -324,7 +324,7 @@ def writing(con: Connection, here: Places) -> Iterator[Connection]:
 
 
 def is_trial(con: Connection) -> bool:
-    """Whether an open accounting database is one of `trial`."""
+    """Whether an open accounting database is one of `trial_databases`."""
     return bool(con.execute("SELECT count(*) FROM temp.sqlite_master WHERE name = 'Fence'").fetchone()[0])
 
 
@@ -354,6 +354,60 @@ def write_back(con: Connection) -> None:
     # What was committed is safe: this is housekeeping.
     with suppress(DatabaseError):
         con.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
+
+
+# Both databases for a dry run: only the run sees what it writes, and nothing of it stays.
+
+
+_WRITTEN = ("DBConfig", "Fence")
+"""The tables of accounting.db that a run writes; the others are read where they are."""
+_TRIAL_CACHE_KIB = 16 * 1024
+
+
+@contextmanager
+def trial_databases(here: Places) -> Iterator[tuple[Connection, Connection]]:
+    """
+    accounting.db and publishing.db as they are now; a run may write to both, without a lock, and leaves no trace.
+
+    The few tables of accounting.db that a run writes become temporary tables, which SQLite finds first by name.
+    publishing.db is copied whole, into a file without a name (SQLITE_TMPDIR or TMPDIR, else /var/tmp).
+
+    Raises StoreError and its kinds, also when there is no room for the copy.
+    """
+    with closing(_accounting_for_trial(here)) as accounting, closing(_ledger_for_trial(here)) as publishing:
+        yield accounting, publishing
+
+
+def _accounting_for_trial(here: Places) -> Connection:
+    require(here)
+    con = open_for_reading(here.database, ACCOUNTING_SCHEMA)
+    con.text_factory = READABLE
+    # The file is open for reading only, whatever this says; without it there were no tables of our own either.
+    con.execute("PRAGMA query_only = 0")
+    for table in _WRITTEN:
+        (sql,) = con.execute("SELECT sql FROM main.sqlite_master WHERE name = ?", (table,)).fetchone()
+        con.execute(sql.replace("CREATE TABLE", "CREATE TEMP TABLE", 1))
+        con.execute(f"INSERT INTO temp.{table} SELECT * FROM main.{table}")
+    return con
+
+
+def _ledger_for_trial(here: Places) -> Connection:
+    with closing(read_publishing(here)) as ledger:
+        con = connect("", isolation_level=None, check_same_thread=False)
+        con.execute("PRAGMA synchronous = OFF")
+        con.execute(f"PRAGMA cache_size = -{_TRIAL_CACHE_KIB}")
+        try:
+            # In one step, so in one read transaction: another publisher would make it start again and again.
+            ledger.backup(con)
+        except DatabaseError as error:
+            con.close()
+            if "full" not in str(error):
+                raise
+            raise StoreError(
+                f"no space for a copy of {here.publishing_database}, which a dry run needs: make room in /var/tmp, or"
+                " name another directory in TMPDIR"
+            ) from error
+    return con
 
 
 # Room on disk for what would fill the memory: a database of this process alone, in a file that has no name.

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import NamedTuple
 
-from arcacct.causes import Causes
 from arcacct.database.connection import Connection
 from arcacct.publishing import ledger
 from arcacct.publishing.former_publisher import FormerPublisher
@@ -17,6 +16,7 @@ from arcacct.publishing.plugin import ReceiverRows, TargetPlugin
 from arcacct.publishing.safeguard import DecreaseGuard
 from arcacct.publishing.target_months import MonthFormat, TargetMonth
 from arcacct.times import Month
+from arcacct.wording import Causes
 
 # The settings and the summary that the steps of one target's run share. The summary is reported during the run.
 

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING
 
+from arcacct.publishing.sent import Amount, KeptRecords
 from arcacct.publishing.target_months import HeldMonth
 from arcacct.times import Month, month_name
 from arcacct.wording import count_of
-
-if TYPE_CHECKING:
-    from arcacct.publishing.totals import Amount, KeptRecords
 
 _WAYS_OUT = (
     "publishing resumes automatically once the jobs are restored (`arcacct sweep`, `arcacct import`, `arcacct db"

@@ -18,7 +18,7 @@ from arcacct.database import schema
 from arcacct.database.connection import Connection
 from arcacct.database.durable import transaction
 from arcacct.publishing import cursors, held
-from arcacct.publishing.totals import KeptRecords
+from arcacct.publishing.sent import KeptRecords
 from arcacct.records.pseudonyms import count_pseudonymised
 from arcacct.records.reader import are_logged, places_of
 

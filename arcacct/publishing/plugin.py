@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from arcacct.database.connection import Connection
     from arcacct.publishing.answers import Answer, RunDeadline
     from arcacct.publishing.ledger import Message
-    from arcacct.publishing.totals import CountingKey
+    from arcacct.publishing.sent import CountingKey
     from arcacct.publishing.transport import ConnectivityCheck, TimeoutPolicy, Transport
     from arcacct.records.batch_jobs import BareIDs
     from arcacct.records.model import UsageCell

@@ -17,7 +17,7 @@ from typing import Any
 
 from arcacct.config.paths import Places, refuse_of_arex
 from arcacct.config.settings import Settings
-from arcacct.database import access, incarnation, schema, trial
+from arcacct.database import access, incarnation, schema
 from arcacct.database.connection import ACCOUNTING_SCHEMA, Connection, open_database
 from arcacct.database.durable import refuse_maintenance
 from arcacct.database.location import spools
@@ -273,7 +273,7 @@ def _planned(
             con.text_factory = access.READABLE
             _drain(here, con, options)
             usage.update_monthly(con, here)
-    with trial.databases(here) as databases, access.translating(here.database):
+    with access.trial_databases(here) as databases, access.translating(here.database):
         both = Databases(*databases)
         horizon = incarnation.begin_run(*both, here).horizon
         note_bare_ids(*both, here)

@@ -10,14 +10,10 @@ from collections.abc import Callable, Mapping, Sequence
 from arcacct.errors import FiguresHeld
 from arcacct.publishing import held_texts
 from arcacct.publishing.ledger import SentVersion
-from arcacct.publishing.sent import is_same
+from arcacct.publishing.sent import NOTHING, Amount, CountingKey, KeptRecords, is_same, totals
 from arcacct.publishing.target_months import AcceptedDecreases, HeldMonth
-from arcacct.publishing.totals import NOTHING, Amount, CountingKey, KeptRecords, totals
 from arcacct.records.model import AAR
 from arcacct.times import Month, month_of
-
-# The published totals of the ledger by month and counting key: jobs and wall time.
-
 
 # The floor under published figures: a receiver's numbers fall, or move, only as far as there is proof (INVARIANTS 10).
 #

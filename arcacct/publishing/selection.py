@@ -20,7 +20,7 @@ from arcacct.publishing.former_publisher import FormerPublisher
 from arcacct.publishing.held_texts import changes
 from arcacct.publishing.ledger import SentRecord
 from arcacct.publishing.plugin import TargetPlugin, bare
-from arcacct.publishing.totals import published_jobs, published_sums
+from arcacct.publishing.sent import published_jobs, published_sums
 from arcacct.records import batch_jobs, reader, usage
 from arcacct.records.model import endpoint_host
 from arcacct.times import DAY_S, LAST_SECOND, Month, iso, month_bounds, month_name, recent_months

@@ -11,7 +11,6 @@ from contextlib import suppress
 from itertools import chain
 from typing import NamedTuple
 
-from arcacct.causes import cause_of
 from arcacct.config.paths import Places
 from arcacct.database import incarnation, schema
 from arcacct.database.access import one_moment
@@ -23,15 +22,15 @@ from arcacct.publishing.context import RunContext, RunSummary
 from arcacct.publishing.delivery import Delivery, DeliveryBatch, MessagePart
 from arcacct.publishing.ledger import COUNTS, HeldRecord, SentRecord, SentSum
 from arcacct.publishing.plugin import MonthlySummaries, TargetPlugin
+from arcacct.publishing.sent import NOTHING, Amount, CountingKey, published, totals
 from arcacct.publishing.target_months import HeldMonth, MonthSnapshot
-from arcacct.publishing.totals import NOTHING, Amount, CountingKey, published, totals
 from arcacct.records import reader, unfinished, usage
 from arcacct.records.model import AAR, UsageCell
 from arcacct.records.pseudonyms import closed_months
 from arcacct.records.usage import Counted
 from arcacct.records.writer import known_jobs
 from arcacct.times import LAST_SECOND, Month, iso, month_bounds, month_name, next_month
-from arcacct.wording import count_of
+from arcacct.wording import cause_of, count_of
 
 # Messages of monthly sums: whole months of usage, and zeros under keys that are no longer valid.
 

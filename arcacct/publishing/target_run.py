@@ -16,17 +16,7 @@ from arcacct.database import incarnation, schema
 from arcacct.database.connection import Connection, DatabaseError, translated
 from arcacct.database.incarnation import MEANING, DatabaseMismatch
 from arcacct.errors import ArcacctError, FiguresHeld
-from arcacct.publishing import (
-    cursors,
-    held,
-    kept_records,
-    ledger,
-    selection,
-    sent,
-    summaries,
-    target_months,
-    totals,
-)
+from arcacct.publishing import cursors, held, kept_records, ledger, selection, sent, summaries, target_months
 from arcacct.publishing.answers import RunDeadline
 from arcacct.publishing.context import RunContext, RunSummary
 from arcacct.publishing.cursors import Cursor, selections, set_selection
@@ -45,8 +35,8 @@ from arcacct.publishing.records import (
 from arcacct.publishing.safeguard import DecreaseGuard
 from arcacct.publishing.selection import first_start
 from arcacct.publishing.senders import LazySender
+from arcacct.publishing.sent import published_jobs, published_sums
 from arcacct.publishing.target_months import KEPT, LOWER
-from arcacct.publishing.totals import published_jobs, published_sums
 from arcacct.records import reader, usage
 from arcacct.times import (
     Month,
@@ -241,7 +231,7 @@ class TargetRun:
         If the receiver has more jobs than the database, a later run must look for deleted ones.
         """
         published = Counter[Month]()
-        for place, amount in totals.published(ctx.publishing, ctx.block):
+        for place, amount in sent.published(ctx.publishing, ctx.block):
             published[place.year, place.month] += amount.jobs
         return [
             month

@@ -19,9 +19,8 @@ from arcacct.publishing.former_publisher import FormerPublisher
 from arcacct.publishing.held import RetrySummary, retry_summaries
 from arcacct.publishing.plugin import TargetPlugin
 from arcacct.publishing.selection import Surplus, first_start, is_start_known, names_in_doubt, not_selected, surplus
-from arcacct.publishing.sent import not_sent_again, of_vos
+from arcacct.publishing.sent import not_sent_again, of_vos, published_jobs, published_sums
 from arcacct.publishing.target_months import HeldMonth, Refusal
-from arcacct.publishing.totals import published_jobs, published_sums
 from arcacct.records.hold_decisions import NONE, counts
 from arcacct.records.holds import HELD
 from arcacct.records.import_quarantine import Rejections, rejections

@@ -31,9 +31,9 @@ from arcacct.publishing.held_texts import held_text
 from arcacct.publishing.ledger import COUNTS, SentSum
 from arcacct.publishing.plugin import TargetPlugin
 from arcacct.publishing.selection import former_names, is_start_known, names_in_doubt, surplus, surplus_records
+from arcacct.publishing.sent import published_total_ids
 from arcacct.publishing.summaries import unsettled
 from arcacct.publishing.target_months import DECLINED, KEPT
-from arcacct.publishing.totals import published_total_ids
 from arcacct.queries import portal
 from arcacct.queries.job_history import changed_since_sent, seq_of
 from arcacct.queries.portal import (

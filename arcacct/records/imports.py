@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-from arcacct.causes import Causes
 from arcacct.config.paths import Places
 from arcacct.database.access import writing
 from arcacct.database.connection import Connection
@@ -21,6 +20,7 @@ from arcacct.records.import_quarantine import (
     is_of_record,
     needing_file,
 )
+from arcacct.wording import Causes
 
 # The common parts of all imports of files. Only the unusable record is left out; it is reported, kept and retried.
 

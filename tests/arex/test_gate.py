@@ -7,15 +7,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from job_files import DIAG, JOB, LOCAL, NOON_NS, STATISTICS
 
-from arcacct.arex.control_files import (
+from arcacct.arex.control_files import JobFiles, read_bytes
+from arcacct.arex.input_limits import (
     MOST_FILE_BYTES,
     MOST_LINE_BYTES,
     MOST_VALUE_BYTES,
-    JobFiles,
     beginning_and_end,
     cut,
     lines_of,
-    read_bytes,
     stored_bytes,
 )
 from arcacct.arex.job_facts import job_facts

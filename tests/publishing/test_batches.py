@@ -13,8 +13,7 @@ from arcacct.publishing.batches import RecordBatcher, batched, wire_size
 from arcacct.publishing.delivery import MessagePart
 from arcacct.publishing.ledger import SentVersion
 from arcacct.publishing.plugin import bare
-from arcacct.publishing.sent import digest_of
-from arcacct.publishing.totals import Amount, CountingKey
+from arcacct.publishing.sent import Amount, CountingKey, digest_of
 from arcacct.records.model import AAR
 from arcacct.records.states import FAILED
 

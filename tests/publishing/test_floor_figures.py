@@ -7,9 +7,8 @@ import pytest
 from arcacct.publishing.ledger import SentVersion
 from arcacct.publishing.plugin import bare
 from arcacct.publishing.safeguard import DecreaseGuard
-from arcacct.publishing.sent import digest_of
+from arcacct.publishing.sent import Amount, CountingKey, digest_of
 from arcacct.publishing.target_months import AcceptedDecreases
-from arcacct.publishing.totals import Amount, CountingKey
 
 MAY = 1_778_000_000
 MONTH = (2026, 5)

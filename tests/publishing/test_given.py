@@ -10,7 +10,7 @@ from ledger_rows import ONE, OTHER, begin, new_ledger, one_sum, record, send
 
 from arcacct.database.connection import Connection
 from arcacct.publishing.ledger import COUNTS
-from arcacct.publishing.totals import Amount, CountingKey, published_jobs, published_sums, totals
+from arcacct.publishing.sent import Amount, CountingKey, published_jobs, published_sums, totals
 
 HERE, THERE = CountingKey("SITE", "ce", 2026, 5), CountingKey("SITE", "ce2", 2026, 5)
 

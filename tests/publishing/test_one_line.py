@@ -8,7 +8,7 @@ import pytest
 from installed import arcacct
 from publishing_site import CARS, JUNE, SGAS, SUMMARIES, Job, Site, jobs
 
-from arcacct.causes import Causes
+from arcacct.wording import Causes
 
 MANY = 100
 

@@ -9,8 +9,8 @@ from publishing_alone import run_alone
 
 from arcacct.publishing.context import RunContext
 from arcacct.publishing.ledger import COUNTS
+from arcacct.publishing.sent import CountingKey
 from arcacct.publishing.summaries import Summed, summed, zeros
-from arcacct.publishing.totals import CountingKey
 from arcacct.records.model import UsageCell
 
 APEL = "[arex/jura/apel:a]\ntargeturl=https://ams.example.org\nca_system=no\ngocdb_name=SITE\napel_messages=summaries\n"

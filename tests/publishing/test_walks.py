@@ -20,8 +20,8 @@ from publishing_world import EVERYTHING, FINE, Fault, World
 from arcacct.database import access, incarnation
 from arcacct.errors import FiguresHeld
 from arcacct.publishing.senders import PlannedSender
+from arcacct.publishing.sent import KeptRecords
 from arcacct.publishing.target_run import Databases, RunOptions, TargetResult, TargetRun
-from arcacct.publishing.totals import KeptRecords
 from arcacct.targets import plugins
 
 TARGETS = (

@@ -15,7 +15,7 @@ from campaigns import sample
 from conf_files import SGAS, read
 
 from arcacct.publishing.cursors import selections, set_selection
-from arcacct.publishing.totals import published_jobs, published_sums
+from arcacct.publishing.sent import published_jobs, published_sums
 from arcacct.times import LAST_SECOND
 
 sys.path.append(str(pathlib.Path(__file__).parent.parent / "bench"))

@@ -15,8 +15,8 @@ from arcacct.publishing.delivery import DeliveryBatch
 from arcacct.publishing.ledger import HeldRecord, SentRecord
 from arcacct.publishing.plugin import bare
 from arcacct.publishing.safeguard import DecreaseGuard
+from arcacct.publishing.sent import Amount, CountingKey
 from arcacct.publishing.target_months import AcceptedDecreases
-from arcacct.publishing.totals import Amount, CountingKey
 from arcacct.records.model import AAR
 from arcacct.targets import plugins
 

@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
-from arcacct.causes import Causes
 from arcacct.database.connection import Connection, connect
 from arcacct.errors import InputError
 from arcacct.files.follow import FileTailer, Overlong
@@ -15,7 +14,7 @@ from arcacct.sources.gridengine.accounting_file import Origin, read
 from arcacct.sources.gridengine.importer import column
 from arcacct.sources.gridengine.record import STORED, Record, failed_text
 from arcacct.times import DAY_S
-from arcacct.wording import count_of
+from arcacct.wording import Causes, count_of
 
 # qacct's questions: the records, the columns to sum by, and qacct's table, identical to the character.
 #

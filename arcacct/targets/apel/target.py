@@ -25,7 +25,7 @@ from arcacct.publishing.plugin import (
     SyncCounts,
     TargetPlugin,
 )
-from arcacct.publishing.totals import CountingKey
+from arcacct.publishing.sent import CountingKey
 from arcacct.records.model import AAR, UsageCell
 from arcacct.targets.apel import acceptance, car, messages, summaries
 from arcacct.targets.apel.messages import END, APELOptions, apel_local_job_id, folded, membership
