@@ -315,14 +315,12 @@ def sql(directories: tuple[str, ...], sql: str, form: str, limits: QueryLimits) 
     its CE. No statement can open another file, or write, load or install anything.
     """
     try:
-        from arcacct.fleet import duckdb_engine  # noqa: PLC0415  the package of an extra
+        from arcacct.fleet.sql import query_dataset  # noqa: PLC0415  the package of an extra
     except ModuleNotFoundError as error:
         raise UsageError(f"this needs the package {error.name}: {install_extra('parquet')}") from error
     statement = statement_of(sql)
     with at_work("asking"):
-        answer, found = duckdb_engine.query_dataset(
-            dataset(directories), statement, limits, lambda: watchdog(limits.seconds)
-        )
+        answer, found = query_dataset(dataset(directories), statement, limits, lambda: watchdog(limits.seconds))
     show(answer.columns, answer.rows, form)
     return report_problems(found.problems)
 

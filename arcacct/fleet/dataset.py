@@ -8,21 +8,24 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from arcacct.errors import InputError, StoreError
 from arcacct.export.dataset import (
+    KEYS,
     MANIFESTS,
     TABLES,
     VERSION,
     Manifest,
     Part,
     Partition,
+    columns,
     is_part_name,
     parse,
     partition_of,
 )
 from arcacct.export.storage import Listing, Store, open_store
+from arcacct.files.directories import resource
 
 # Which files of exported datasets are to be read, and what is wrong with the others.
 #
@@ -293,3 +296,40 @@ def _lives(kept: Sequence[Exported]) -> Iterator[str]:
 def first_line(error: BaseException) -> str:
     """What an error of a library says; further lines are about its own code."""
     return (str(error) or type(error).__name__).splitlines()[0]
+
+
+# What an engine is that answers from these files, and what each makes of schema/fleet.
+
+
+VIEWS = ("counted_jobs",)
+"""Made in each engine, of the scripts of the same name."""
+
+
+class EngineFailed(Exception):
+    """What an engine says of a statement, or of a file."""
+
+
+class Engine(Protocol):
+    """A dataset that is open."""
+
+    def rows(self, sql: str, values: Mapping[str, object]) -> Iterator[tuple[Any, ...]]:
+        """What a statement of ours answers. Raises EngineFailed."""
+
+    def close(self) -> None:
+        """Let go of everything."""
+
+
+def script(name: str) -> str:
+    """A text of schema/fleet."""
+    with open(resource("schema", "fleet", f"{name}.sql"), encoding="utf-8") as file:
+        return file.read()
+
+
+def typed(table: str, types: Mapping[str, str]) -> dict[str, str]:
+    """
+    The columns of a table, those of the partition first, each with its type as ``types`` calls it.
+
+    Files that an older version wrote may lack some of them: these are NULL.
+    """
+    every = KEYS | {column.name: column.type for column in columns()[table]}
+    return {name: types[kind] for name, kind in every.items()}

@@ -6,18 +6,17 @@ files are checked.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import replace
 from importlib import import_module
 from itertools import pairwise
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import NamedTuple, TypeVar
 
 from arcacct.errors import InputError, UsageError, install_extra
-from arcacct.export.dataset import KEYS, TABLES, TEXT_BYTES, columns
+from arcacct.export.dataset import TABLES, TEXT_BYTES, columns
 from arcacct.export.storage import LocalStore
-from arcacct.files.directories import resource
-from arcacct.fleet.dataset import Dataset, Exported, Unsound, first_line
+from arcacct.fleet.dataset import Dataset, Engine, EngineFailed, Exported, Unsound, first_line, script
 from arcacct.wording import count_of
 
 # Which files of exported datasets are read, and what is wrong with the others.
@@ -230,29 +229,7 @@ ENGINES = {
     "spark": ("arcacct.fleet.spark_engine", "Spark", "spark"),
 }
 """By name: its module and class, and the extra that has what it needs."""
-VIEWS = ("counted_jobs",)
-"""Made in each engine, of the scripts of the same name."""
 Answer = TypeVar("Answer")
-
-
-class EngineFailed(Exception):
-    """What an engine says of a statement, or of a file."""
-
-
-class Engine(Protocol):
-    """A dataset that is open."""
-
-    def rows(self, sql: str, values: Mapping[str, object]) -> Iterator[tuple[Any, ...]]:
-        """What a statement of ours answers. Raises EngineFailed."""
-
-    def close(self) -> None:
-        """Let go of everything."""
-
-
-def script(name: str) -> str:
-    """A text of schema/fleet."""
-    with open(resource("schema", "fleet", f"{name}.sql"), encoding="utf-8") as file:
-        return file.read()
 
 
 def opened(name: str, found: Dataset, tables: Sequence[str] = TABLES, master: str | None = None) -> Engine:
@@ -338,13 +315,3 @@ def _failing(
         except EngineFailed as why:
             failing += _failing(part, why, ask)
     return failing
-
-
-def typed(table: str, types: Mapping[str, str]) -> dict[str, str]:
-    """
-    The columns of a table, those of the partition first, each with its type as ``types`` calls it.
-
-    Files that an older version wrote may lack some of them: these are NULL.
-    """
-    every = KEYS | {column.name: column.type for column in columns()[table]}
-    return {name: types[kind] for name, kind in every.items()}

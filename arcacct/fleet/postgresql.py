@@ -13,9 +13,9 @@ from psycopg import sql
 from arcacct.errors import TargetError
 from arcacct.export.dataset import Partition, columns
 from arcacct.files.directories import resource
-from arcacct.fleet.dataset import Dataset, Exported
+from arcacct.fleet.dataset import Dataset, EngineFailed, Exported, typed
 from arcacct.fleet.duckdb_engine import Duck, every_value
-from arcacct.fleet.engine import EngineFailed, judged, typed
+from arcacct.fleet.engine import judged
 
 _TYPES = {"string": "text", "int64": "int8", "double": "float8"}
 _KNOWN = "SELECT site, year, month::integer, ce, written_s, finished_log_seq, digest FROM arcacct.partitions"

@@ -14,8 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 from arcacct.errors import UsageError
 from arcacct.export.dataset import TABLES, VERSION
 from arcacct.export.storage import LocalStore
-from arcacct.fleet.dataset import Dataset
-from arcacct.fleet.engine import VIEWS, EngineFailed, script, typed
+from arcacct.fleet.dataset import VIEWS, Dataset, EngineFailed, script, typed
 
 LOCAL = "local[*]"
 _TYPES = {"string": "STRING", "int64": "BIGINT", "double": "DOUBLE"}

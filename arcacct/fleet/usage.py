@@ -7,8 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from arcacct.fleet.dataset import Dataset, Exported
-from arcacct.fleet.engine import Engine, EngineFailed, script
+from arcacct.fleet.dataset import Dataset, Engine, EngineFailed, Exported, script
 from arcacct.queries.questions import (
     WAIT_CLASSES,
     WALLTIME_CLASSES,

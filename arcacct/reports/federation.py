@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from arcacct.fleet.dataset import Dataset, Exported, dataset
-from arcacct.fleet.engine import Engine, answered
+from arcacct.fleet.dataset import Dataset, Engine, Exported, dataset
+from arcacct.fleet.engine import answered
 from arcacct.fleet.usage import FleetSelection, concerned, first_end_s, tables_of, usage, waits
 from arcacct.queries.capacity import Capacity
 from arcacct.queries.questions import Selection

@@ -58,6 +58,8 @@ class Sandbox:
         for kind in RECEIVERS:
             self.receivers.append(kind.beside(self))
             setattr(self, kind.endpoint, self.receivers[-1])
+        self.ams.readers[self.project, self.topic] = self.apel
+        self.authn.bindings[self.client.dn] = self.ams.new_token()
         self.received = self.journal.directory
         # A separate EC key: quick to create, and the computing element's key stays private.
         credential = self.authority.issue("localhost", stem="receiver", rsa_key=False)

@@ -12,14 +12,10 @@ import secrets
 import threading
 import time
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import Any, Self, TypeVar
 
 from arcacct.sandbox.apel import APEL
-from arcacct.sandbox.http_server import Arrival, HTTPAnswer, HTTPRequest, Receiver
-
-if TYPE_CHECKING:
-    from arcacct.sandbox import Sandbox
-
+from arcacct.sandbox.http_server import Arrival, HTTPAnswer, HTTPRequest, Receiver, Surroundings
 
 # An ARGO Messaging Service: publish, subscribe, pull, acknowledge, with the real one's words (apel section 1).
 #
@@ -210,16 +206,14 @@ class AMS(Receiver):
         self._lock = threading.Lock()
 
     @classmethod
-    def beside(cls, box: Sandbox) -> Self:
-        """A service with the sandbox's topic, and its APEL behind it."""
-        ams = cls(box.project, box.topic)
-        ams.readers[box.project, box.topic] = box.apel
-        return ams
+    def beside(cls, box: Surroundings) -> Self:
+        """A service with the sandbox's topic."""
+        return cls(box.project, box.topic)
 
     def address(self, port: int) -> str:
         return f"AMS https://localhost:{port}"
 
-    def block(self, box: Sandbox) -> list[str]:
+    def block(self, box: Surroundings) -> list[str]:
         return [
             "[arex/jura/apel:sandbox]",
             f"targeturl = {box.ams_url}",
@@ -432,11 +426,9 @@ class Authn(Receiver):
         """How many tokens were given."""
 
     @classmethod
-    def beside(cls, box: Sandbox) -> Self:
-        """For the messaging service of this sandbox, which has no other names than the loopback address's."""
-        authn = cls(frozenset({"localhost", "127.0.0.1"}))
-        authn.bindings[box.client.dn] = box.ams.new_token()
-        return authn
+    def beside(cls, _box: Surroundings) -> Self:
+        """For a host that has no other names than the loopback address's."""
+        return cls(frozenset({"localhost", "127.0.0.1"}))
 
     def address(self, port: int) -> str:
         """The port: the service's address is made of the messaging service's."""

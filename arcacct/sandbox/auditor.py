@@ -13,12 +13,8 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeVar
 from urllib.parse import unquote
 
-from arcacct.sandbox.http_server import Arrival, HTTPAnswer, HTTPRequest, Journal, Receiver
+from arcacct.sandbox.http_server import Arrival, HTTPAnswer, HTTPRequest, Journal, Receiver, Surroundings
 from arcacct.targets.auditor.options import LARGEST_AMOUNT, LARGEST_BODY, LONGEST_NAME
-
-if TYPE_CHECKING:
-    from arcacct.sandbox import Sandbox
-
 
 # What AUDITOR reads of a record, and what it refuses to.
 
@@ -207,7 +203,7 @@ class Auditor(Receiver):
         self._stored: dict[str, StoredRecord] = {}
 
     @classmethod
-    def beside(cls, box: Sandbox) -> Self:
+    def beside(cls, box: Surroundings) -> Self:
         """A server to which the sandbox's computing element may write, and that it may read."""
         auditor = cls(box.journal)
         names = frozenset({box.client.dn.rpartition("/CN=")[2]})
@@ -217,7 +213,7 @@ class Auditor(Receiver):
     def address(self, port: int) -> str:
         return f"AUDITOR https://localhost:{port}"
 
-    def block(self, box: Sandbox) -> list[str]:
+    def block(self, box: Surroundings) -> list[str]:
         words = [f"targeturl = {box.auditor_url}", "site_id = SANDBOX-SITE"]
         return ["[arcacct/auditor:sandbox]", *words, *box.credentials]
 

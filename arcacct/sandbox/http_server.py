@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Mapping
 from http.client import responses
 from http.server import BaseHTTPRequestHandler
 from socketserver import TCPServer, ThreadingMixIn
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
+from typing import Any, ClassVar, NamedTuple, Protocol, Self
 from urllib.parse import parse_qsl, urlsplit
 
 from cryptography import x509
@@ -27,10 +27,6 @@ from arcacct.config.credentials import slash_dn
 from arcacct.errors import ConfigError, TargetBusy
 from arcacct.files.safe_open import open_directory, private
 from arcacct.sandbox.authority import Credential, validity
-
-if TYPE_CHECKING:
-    from arcacct.sandbox import Sandbox
-
 
 # The receiver on a port, its requests and its answers.
 
@@ -83,6 +79,28 @@ class HTTPAnswer(NamedTuple):
     arrivals: tuple[Arrival, ...] = ()
 
 
+class Surroundings(Protocol):
+    """What a receiver may know of its sandbox; the addresses are there once all receivers have their ports."""
+
+    journal: Journal
+    client: Credential
+    """The certificate of the sandbox's computing element."""
+    project: str
+    topic: str
+    sgas_url: str
+    ams_url: str
+    auditor_url: str
+    authn_port: int
+
+    @property
+    def credentials(self) -> list[str]:
+        """The lines of a target's block that say what it shows and whom it trusts."""
+
+    @property
+    def apel_certificate(self) -> Credential:
+        """The certificate to which messages for APEL may be encrypted."""
+
+
 class Receiver(ABC):
     """
     The receiver on a port. A new one is a module with a class of this kind, and a line in `sandbox.RECEIVERS`.
@@ -103,8 +121,8 @@ class Receiver(ABC):
 
     @classmethod
     @abstractmethod
-    def beside(cls, box: Sandbox) -> Self:
-        """One for this sandbox, whose authority, journal and earlier receivers are there."""
+    def beside(cls, box: Surroundings) -> Self:
+        """One for this sandbox, whose authority and journal are there."""
 
     @abstractmethod
     def answer(self, request: HTTPRequest) -> HTTPAnswer:
@@ -122,7 +140,7 @@ class Receiver(ABC):
         """What can be read in a request, for faults that follow a record."""
         return request.body.decode("utf-8", "replace")
 
-    def block(self, _box: Sandbox) -> list[str]:
+    def block(self, _box: Surroundings) -> list[str]:
         """The lines of arcacct.conf with which it is published to; none if it is no target of its own."""
         return []
 

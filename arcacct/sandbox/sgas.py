@@ -8,16 +8,12 @@ import re
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeVar
+from typing import Any, NamedTuple, Self, TypeVar
 from xml.etree import ElementTree as ET
 
-from arcacct.sandbox.http_server import Arrival, HTTPAnswer, HTTPRequest, Journal, Peer, Receiver
+from arcacct.sandbox.http_server import Arrival, HTTPAnswer, HTTPRequest, Journal, Peer, Receiver, Surroundings
 from arcacct.targets.common import INT2, INT4, INT8, Form
 from arcacct.targets.sgas.usage_record import NAMESPACES, RULES
-
-if TYPE_CHECKING:
-    from arcacct.sandbox import Sandbox
-
 
 # Times and durations as the receivers read them: each is lenient in its own way.
 
@@ -426,7 +422,7 @@ class SGAS(Receiver):
         self._last_row = 0
 
     @classmethod
-    def beside(cls, box: Sandbox) -> Self:
+    def beside(cls, box: Surroundings) -> Self:
         """A server to which the sandbox's computing element may report any machine."""
         sgas = cls(box.journal)
         sgas.rights[box.client.subject] = "jobinsert:all"
@@ -435,7 +431,7 @@ class SGAS(Receiver):
     def address(self, port: int) -> str:
         return f"SGAS https://localhost:{port}{PATH}"
 
-    def block(self, box: Sandbox) -> list[str]:
+    def block(self, box: Surroundings) -> list[str]:
         return ["[arex/jura/sgas:sandbox]", f"targeturl = {box.sgas_url}", *box.credentials]
 
     def totals(self) -> list[str]:

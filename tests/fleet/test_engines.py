@@ -20,7 +20,8 @@ import twelve_questions
 from in_process import said
 
 from arcacct.fleet import dataset, engine, usage
-from arcacct.fleet.engine import Engine, judged
+from arcacct.fleet.dataset import Engine
+from arcacct.fleet.engine import judged
 from arcacct.queries.questions import Selection
 
 pytestmark = pytest.mark.campaign

@@ -14,7 +14,8 @@ from in_process import said
 
 from arcacct.export.dataset import Partition, parse
 from arcacct.fleet import dataset, engine, usage
-from arcacct.fleet.engine import Engine, judged
+from arcacct.fleet.dataset import Engine
+from arcacct.fleet.engine import judged
 from arcacct.fleet.usage import FLEET_NEEDS
 from arcacct.queries.questions import Selection
 from arcacct.queries.usage import usage as of_one_ce

@@ -22,8 +22,8 @@ from broken_datasets import BAD, BROKEN, JOBS, part
 from written_partitions import write_partition
 
 from arcacct.export.dataset import TABLES
-from arcacct.fleet.dataset import dataset
-from arcacct.fleet.engine import Engine, answered
+from arcacct.fleet.dataset import Engine, dataset
+from arcacct.fleet.engine import answered
 
 COMPLAINTS = {
     "another version of the dataset": "version 2 of the dataset",

@@ -14,11 +14,11 @@ import psutil
 
 from arcacct.errors import InputError, UsageError
 from arcacct.files.safe_open import Directory, open_directory
+from arcacct.sources.features.http import LARGEST_VALUE
 from arcacct.sources.features.reader import (
     DEPRECATED,
     JOB_KEYS,
     KEYS,
-    LARGEST_VALUE,
     NAME,
     VARIABLES,
     Features,

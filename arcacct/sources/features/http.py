@@ -4,7 +4,6 @@ Features from a web server: with a short time limit, cached as the server allows
 
 from __future__ import annotations
 
-import email.utils
 import re
 import time
 from collections.abc import Callable, Mapping
@@ -12,12 +11,12 @@ from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import urljoin, urlsplit
 
 from arcacct.errors import InputError
-from arcacct.sources.features.reader import value_of
 
 if TYPE_CHECKING:
     from arcacct.http_client import HTTPClient, Response
 
 TIMEOUT_S = 5.0
+LARGEST_VALUE = 4096
 _REDIRECTS = (301, 302, 303, 307, 308)
 _MOST_REDIRECTS = 5
 _MAX_AGE = re.compile(r"(?:^|[\s,])max-age\s*=\s*\"?(\d{1,9})", re.IGNORECASE)
@@ -130,7 +129,23 @@ def freshness_s(headers: Mapping[str, str]) -> float:
     match = _MAX_AGE.search(control)
     if match is not None:
         return float(match[1])
+    import email.utils  # noqa: PLC0415  slow to import, for one header
+
     expires = headers.get("Expires")
     if expires is None or email.utils.parsedate_tz(expires) is None:
         return 0.0
     return max(0.0, email.utils.parsedate_to_datetime(expires).timestamp() - time.time())
+
+
+def value_of(content: bytes) -> str:
+    """
+    Return a value without blanks and newlines around it, as jobs read it: PanDA's pilot and DIRAC strip them.
+
+    Raises ValueError when it is not ASCII, or too long for a value.
+    """
+    if len(content) > LARGEST_VALUE:
+        raise ValueError("too long")
+    try:
+        return content.decode("ascii").strip()
+    except UnicodeDecodeError:
+        raise ValueError("not ASCII") from None

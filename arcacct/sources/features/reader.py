@@ -17,6 +17,7 @@ from typing import NamedTuple
 
 from arcacct.errors import InputError, StoreError, UsageError
 from arcacct.files.safe_open import TEMPORARY, Directory, open_directory, open_parent
+from arcacct.sources.features.http import LARGEST_VALUE, Web, value_of
 
 # The keys of machine/job features (HSF-TN-2016-02) and their valid values.
 #
@@ -197,7 +198,6 @@ def _refuse_other_than_file(place: Directory, name: str) -> None:
 # again.
 
 
-LARGEST_VALUE = 4096
 _LARGEST_DIRECTORY = 1000
 VARIABLES = {"machine": "MACHINEFEATURES", "job": "JOBFEATURES"}
 
@@ -251,9 +251,6 @@ def read(location: str, *, fetch: Callable[[str], str | None] | None = None) -> 
         except (OSError, ValueError) as error:
             raise InputError(f"{location}: cannot be read: {getattr(error, 'strerror', error)}") from error
     if fetch is None:
-        # Paths do not need the web client, whose import takes a tenth of a second.
-        from arcacct.sources.features.http import Web  # noqa: PLC0415
-
         fetch = Web().get
     raw: list[tuple[str, str]] = []
     warnings: list[str] = []
@@ -296,20 +293,6 @@ def names_in(place: Directory) -> tuple[list[str], list[str]]:
     if len(names) <= _LARGEST_DIRECTORY:
         return names, []
     return [*KEYS, *DEPRECATED], [f"more than {_LARGEST_DIRECTORY} files: only keys of the specification are read"]
-
-
-def value_of(content: bytes) -> str:
-    """
-    Return a value without blanks and newlines around it, as jobs read it: PanDA's pilot and DIRAC strip them.
-
-    Raises ValueError when it is not ASCII, or too long for a value.
-    """
-    if len(content) > LARGEST_VALUE:
-        raise ValueError("too long")
-    try:
-        return content.decode("ascii").strip()
-    except UnicodeDecodeError:
-        raise ValueError("not ASCII") from None
 
 
 def doubted(location: str, raw: Sequence[tuple[str, str]], warnings: list[str]) -> Features:
