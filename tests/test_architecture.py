@@ -55,7 +55,7 @@ def test_imports_point_one_way() -> None:
 SPEAKERS = {
     "arex": {"import_database", "own_database", "reconcile"},
     "export": {"jobs"},
-    "fleet": {"duckdb_engine", "postgresql", "sql"},
+    "fleet": {"duckdb_engine", "postgresql"},
     "publishing": {
         *("audit", "cursors", "former_publisher", "held", "kept_records", "ledger", "ledger_rows"),
         *("sent", "target_months"),

@@ -25,8 +25,8 @@ __all__ = ["host"]
 
 FOLDER = "/arcacct/"
 EVENT = {
-    "arex/control_files", "arex/job_facts", "arex/own_database", "arex/reconcile", "arex/spool", "arex/spool_replay",
-    "arex/sweep", "arex/sweep_context", "config/paths", "database/access", "database/checkpoint", "database/connection",
+    "arex/control_files", "arex/input_limits", "arex/job_facts", "arex/own_database", "arex/reconcile", "arex/spool",
+    "arex/spool_replay", "arex/sweep", "arex/sweep_context", "config/paths", "database/access", "database/connection",
     "database/location", "files/safe_open", "records/recorder", "records/states", "records/texts",
 }  # fmt: skip
 """What an event of the launcher passes: another module is a decision."""
