@@ -7,14 +7,16 @@ error that names it.
 
 from __future__ import annotations
 
-from functools import cache
-from typing import TYPE_CHECKING, Any, TypeVar
+import os
+import sys
+from functools import cache, reduce
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from arcacct.errors import ConfigError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from importlib.metadata import Distribution, EntryPoint
+    from collections.abc import Callable, Iterator
 
 T = TypeVar("T")
 
@@ -27,29 +29,62 @@ complain: Callable[[str], None] = _say_nothing
 """Tells the user that an installed package is left out: the command line sets its own function."""
 
 
+class EntryPoint(NamedTuple):
+    """A name that a package has registered, and the place of its object: ``MODULE`` or ``MODULE:ATTRIBUTE``."""
+
+    group: str
+    name: str
+    value: str
+
+    def load(self) -> Any:
+        """Import the module, and return it or its attribute. Raises whatever the package raises."""
+        module, _, attribute = self.value.partition("[")[0].strip().partition(":")
+        return reduce(getattr, filter(None, attribute.split(".")), import_module(module))
+
+
+# Not by importlib.metadata: to import it takes as long as everything else of a short command, and one damaged file of
+# any package makes it fail.
+
+
 @cache
 def _registered() -> tuple[EntryPoint, ...]:
     """Return the entry points for arcacct; of two installations of one package those of the first on Python's path."""
-    from importlib.metadata import distributions  # noqa: PLC0415  slow, and most commands need none
-
-    found: dict[str, tuple[EntryPoint, ...]] = {}
-    for package in distributions():
-        # Not by importlib.metadata.entry_points: one damaged file of any package would make it fail.
+    found: dict[str, list[EntryPoint]] = {}
+    for folder in (one or "." for one in sys.path):
         try:
-            if "arcacct." in (package.read_text("entry_points.txt") or ""):
-                found.setdefault(package.name, tuple(package.entry_points))
-        except Exception as error:  # noqa: BLE001  whatever another package contains
-            why = f"its entry_points.txt cannot be read: {type(error).__name__}: {error}"
-            complain(f"{_name_of(package)}: {why}; reinstall or uninstall this package")
+            entries = sorted(os.listdir(folder))
+        except OSError:
+            # A folder that does not exist, or modules in a zip file.
+            continue
+        for entry in entries:
+            stem, kind = os.path.splitext(entry)
+            name = stem.partition("-")[0]
+            if kind not in (".dist-info", ".egg-info") or name in found:
+                continue
+            try:
+                with open(os.path.join(folder, entry, "entry_points.txt"), encoding="utf-8") as file:
+                    text = file.read()
+                found[name] = list(_entry_points(text)) if "arcacct." in text else []
+            except (FileNotFoundError, NotADirectoryError):
+                found[name] = []
+            except (OSError, ValueError) as error:
+                why = f"its entry_points.txt cannot be read: {type(error).__name__}: {error}"
+                complain(f"the package {name} in {folder}: {why}; reinstall or uninstall this package")
     return tuple(one for entry_points in found.values() for one in entry_points)
 
 
-def _name_of(package: Distribution) -> str:
-    folder = package.locate_file("")
-    try:
-        return f"the package {package.name} in {folder}"
-    except Exception:  # noqa: BLE001  its other files may be damaged, too
-        return f"a package in {folder}"
+def _entry_points(text: str) -> Iterator[EntryPoint]:
+    """Yield the entry points for arcacct of an entry_points.txt. Raises ValueError for a line that has no value."""
+    group = ""
+    for line in filter(None, map(str.strip, text.splitlines())):
+        name, equals, value = map(str.strip, line.partition("="))
+        if line.startswith("[") and line.endswith("]"):
+            group = line[1:-1].strip()
+        elif not line.startswith(("#", ";")):
+            if not equals:
+                raise ValueError(f"{line!r} has no value")
+            if group.startswith("arcacct."):
+                yield EntryPoint(group, name, value)
 
 
 def names(group: str) -> list[str]:

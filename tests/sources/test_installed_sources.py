@@ -36,7 +36,7 @@ def block(language: str) -> str:
 
 
 def install(folder: pathlib.Path, name: str = "slots", module: str = "arcacct_slots", text: str = "") -> None:
-    """Put a package there as an installer does: the module, and what importlib.metadata reads of it."""
+    """Put a package there as an installer does: the module, and the metadata that names it."""
     project = tomllib.loads(block("toml"))["project"]
     assert project["entry-points"] == {GROUP: {"slots": "arcacct_slots"}}
     (folder / f"{module}.py").write_text(text or block("python"))
@@ -254,20 +254,15 @@ def test_two_packages_with_one_name(site, tmp_path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("damaged", "content", "said"),
-    [
-        ("entry_points.txt", b"[arcacct.sources]\n\xff\xfe\n", "the package foreign in {}: its entry_points.txt"),
-        ("entry_points.txt", b"[arcacct.sources]\nslots\n", "the package foreign in {}: its entry_points.txt"),
-        ("METADATA", b"Name: \xff\n", "a package in {}: its entry_points.txt"),
-    ],
+    "content", [b"[arcacct.sources]\n\xff\xfe\n", b"[arcacct.sources]\nslots\n"], ids=["no text", "no entry point"]
 )
-def test_a_package_with_damaged_files_is_left_out(site, tmp_path, damaged, content, said) -> None:
+def test_a_package_with_damaged_files_is_left_out(site, tmp_path, content) -> None:
     """One line names it; the source of another package imports, and the help lists all the others."""
     packages = tmp_path / "packages"
     install(packages, "foreign", "foreign")
-    (packages / "foreign-1.0.dist-info" / damaged).write_bytes(content)
+    (packages / "foreign-1.0.dist-info" / "entry_points.txt").write_bytes(content)
     install(packages)
-    line = f"arcacct: {said.format(packages)} cannot be read: "
+    line = f"arcacct: the package foreign in {packages}: its entry_points.txt cannot be read: "
     shown = run(site, "import", "--help")
     assert (shown.returncode, shown.stderr.count("\n")) == (0, 1)
     assert shown.stderr.startswith(line)
@@ -281,6 +276,18 @@ def test_a_package_with_damaged_files_is_left_out(site, tmp_path, damaged, conte
         True,
         True,
     )
+
+
+def test_only_the_entry_points_of_a_package_are_read(site, tmp_path) -> None:
+    """Damage to its other files is none of arcacct's business; metadata of older tools is found, too."""
+    packages = tmp_path / "packages"
+    install(packages)
+    (packages / "arcacct_slots-1.0.dist-info" / "METADATA").write_bytes(b"Name: \xff\n")
+    for name in ("arcacct_slots-1.0.dist-info", "arcacct_slots-1.0.egg-info", "arcacct_slots.egg-info"):
+        next(packages.glob("arcacct_slots*-info")).rename(packages / name)
+        done = run(site, "import", "slots", "--help")
+        assert (done.returncode, done.stderr) == (0, "")
+        assert done.stdout.startswith("Usage: arcacct import slots")
 
 
 def test_another_installation_of_a_package_further_down_the_path_is_not_used(site, tmp_path) -> None:
@@ -317,9 +324,10 @@ def test_a_package_that_exits_is_no_success(site, tmp_path) -> None:
 def test_built_in_sources_look_through_no_package(site, tmp_path) -> None:
     """With a built-in name the metadata of installed packages is not read; with another one it is."""
     program = (
-        "import sys, importlib.metadata as metadata\n"
-        "def refused(**_): raise RuntimeError('looked through')\n"
-        "metadata.distributions = refused\n"
+        "import sys\n"
+        "from arcacct import entry_points\n"
+        "def refused(): raise RuntimeError('looked through')\n"
+        "entry_points._registered = refused\n"
         "from arcacct.cli.main import main\n"
         "main()\n"
     )

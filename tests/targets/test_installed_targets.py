@@ -26,7 +26,7 @@ def block(language: str) -> str:
 
 
 def install(folder: pathlib.Path, name: str = "arcacct-lines", module: str = "arcacct_lines", text: str = "") -> None:
-    """Put a package there as an installer does: the module, and what importlib.metadata reads of it."""
+    """Put a package there as an installer does: the module, and the metadata that names it."""
     project = tomllib.loads(block("toml"))["project"]
     ((kind, _value),) = project["entry-points"][GROUP].items()
     (folder / f"{module}.py").write_text(text or block("python"))
@@ -164,9 +164,10 @@ def test_a_target_that_exits_stops_no_other_of_its_receiver(site, tmp_path) -> N
 def test_built_in_targets_look_through_no_package(tmp_path) -> None:
     """With blocks of ours alone the metadata of installed packages is not read."""
     program = (
-        "import sys, importlib.metadata as metadata\n"
+        "import sys\n"
+        "from arcacct import entry_points\n"
         "def refused(): raise AssertionError('looked through')\n"
-        "metadata.distributions = refused\n"
+        "entry_points._registered = refused\n"
         "from arcacct.config.parser import load\n"
         "from arcacct.targets import kinds\n"
         "conf = load(sys.argv[1], {})\n"
