@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from hashlib import blake2b
 from typing import NamedTuple, ParamSpec, TypeVar
 
 from arcacct.database.connection import OF_VALUES, Connection, DatabaseError, OperationalError
+from arcacct.database.schema import note, noted
 from arcacct.errors import ArcacctError, InputError
 
 # The reason why a record is left out, from the error that it caused.
@@ -355,3 +358,22 @@ def fault(error: Exception) -> Fault:
     """Return why a record is left out, from any error of its handling; unwraps the cause of an ArcacctError."""
     cause = error.__cause__
     return fault_of(cause if isinstance(error, ArcacctError) and isinstance(cause, Exception) else error)
+
+
+# The number of unusable values that count as absent, by field, over the life of the database. Only telemetry counts
+# them: its samples are too many for a list of those with such a value.
+
+
+_DROPPED = "SONAR_DROPPED"
+"""A key of DBConfig. The value is a JSON object. Its names are those of the format, so it stays small."""
+
+
+def dropped(con: Connection) -> Counter[str]:
+    """Return the counts by field."""
+    return Counter(json.loads(noted(con, _DROPPED) or "{}"))
+
+
+def add_dropped(con: Connection, counts: Mapping[str, int]) -> None:
+    """Add to the counts, inside the caller's transaction."""
+    if counts:
+        note(con, _DROPPED, json.dumps(dropped(con) + Counter(counts), sort_keys=True))

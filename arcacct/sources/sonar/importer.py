@@ -17,13 +17,13 @@ from arcacct.database.schema import note, noted
 from arcacct.files.follow import STDIN, FileTailer, Reader
 from arcacct.records.batch_jobs import LocalID, local_id, tasks_of
 from arcacct.records.enrichment import SLURM
-from arcacct.records.import_quarantine import Fault, Reject, RejectedEntry, fault, forget, is_of_record
+from arcacct.records.import_quarantine import Fault, Reject, RejectedEntry, add_dropped, fault, forget, is_of_record
 from arcacct.records.imports import SLICE_S, ImportRun, Progress, RunReport, Say
 from arcacct.records.texts import unescaped
 from arcacct.sources.sonar.envelopes import Cluster, Dropped, Envelope, Errors, ProducerError, Sysinfo, TelemetryStream
 from arcacct.sources.sonar.fields import RejectedObject
 from arcacct.sources.sonar.jobs import Part, Site, record_run, take_back, telemetry_of, tell
-from arcacct.sources.sonar.nodes import Names, add_dropped, observe_cluster, observe_sysinfo, remember_complaint
+from arcacct.sources.sonar.nodes import Names, observe_cluster, observe_sysinfo, remember_complaint
 from arcacct.sources.sonar.samples import JobSnapshot, Reading, Sample, SampledKey
 from arcacct.sources.sonar.spans import Claim, finished_records, is_sampled, known_runs, merge_report, with_telemetry
 from arcacct.sources.sonar.usage import HOUR_S, Added, add_job_points, add_node_points, divide, forget_points, fuller

@@ -1,14 +1,11 @@
-"""The history of nodes and clusters, and the number of unusable values of telemetry."""
+"""The history of nodes and clusters."""
 
 from __future__ import annotations
 
 import hashlib
-import json
-from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from arcacct.database.connection import Connection
-from arcacct.database.schema import note, noted
 from arcacct.records.slurm_formats import compress
 from arcacct.sources.sonar.envelopes import Cluster, ProducerError, Sysinfo
 from arcacct.sources.sonar.samples import SampledKey
@@ -174,21 +171,3 @@ def remember_complaint(con: Connection, names: Names, told: ProducerError) -> No
         "INSERT OR IGNORE INTO TelemetryErrors (ClusterID, Node, Time, Detail) VALUES (?, ?, ?, ?)",
         (names.cluster(told.cluster), told.node, told.time, told.detail),
     )
-
-
-# The number of unusable values of telemetry that count as absent, by field, over the life of the database.
-
-
-_KEY = "SONAR_DROPPED"
-"""A key of DBConfig. The value is a JSON object. Its names are those of the format, so it stays small."""
-
-
-def dropped(con: Connection) -> Counter[str]:
-    """Return the counts by field."""
-    return Counter(json.loads(noted(con, _KEY) or "{}"))
-
-
-def add_dropped(con: Connection, counts: Mapping[str, int]) -> None:
-    """Add to the counts, inside the caller's transaction."""
-    if counts:
-        note(con, _KEY, json.dumps(dropped(con) + Counter(counts), sort_keys=True))

@@ -18,9 +18,9 @@ from arcacct.records.import_quarantine import (
     Quarantine,
     Reject,
     drop,
+    dropped,
     listed,
 )
-from arcacct.sources.sonar.nodes import dropped
 
 
 @pytest.fixture
