@@ -60,8 +60,8 @@ SPEAKERS = {
         *("audit", "cursors", "former_publisher", "held", "kept_records", "ledger", "ledger_rows"),
         *("sent", "target_months"),
     },
-    "queries": {"arcctl", "capacity", "health_queries", "job_history", "portal", "questions"},
-    "reports": {"tables"},
+    "queries": {"arcctl", "health_queries", "job_history", "portal", "questions"},
+    "reports": {"capacity", "tables"},
     "sources.engine": {"imports", "positions", "runs"},
     "sources.features": {"collect"},
     "sources.gridengine": {"importer", "qacct"},
@@ -154,7 +154,7 @@ def _is_ledger_cursor(node: ast.Attribute) -> bool:
     return isinstance(node.value, ast.Name) and node.value.id in ("cursors", "former_publisher", "publishing_cursors")
 
 
-KINDS_OF_TARGETS = {*FOLDERS, *FOLDERS.values()}
+KINDS_OF_TARGETS = {*kinds(), *FOLDERS.values(), "auditor"}
 KINDS_OF_MESSAGES = {"ur", "car", "individual", "summaries"}
 
 
@@ -171,7 +171,7 @@ def test_nobody_names_a_kind_of_target() -> None:
         module
         for module, path in sources().items()
         for name in imports_of(path)
-        if name.startswith(tuple(f"arcacct.targets.{folder}." for folder in FOLDERS.values()))
+        if name.startswith(tuple(f"arcacct.targets.{folder}." for folder in (*FOLDERS.values(), "auditor")))
         if not module.startswith(("arcacct.targets.", "arcacct.sandbox."))
     }
 
@@ -181,14 +181,15 @@ def test_nobody_names_a_kind_of_target() -> None:
 
 
 def test_the_table_of_targets_names_every_folder() -> None:
-    """Each folder is found by its block, has a plug of its own, and says the same block itself."""
+    """Each folder is found by its block, has a plug of its own, and says the same block itself; AUDITOR is a part."""
     folders = {path.parent.name for name, path in sources().items() if name.startswith("arcacct.targets.")} - {
         "targets"
     }
     found = kinds()
 
-    assert {kind.block: folder for kind, folder in zip(found.values(), FOLDERS.values(), strict=True)} == FOLDERS
-    assert folders == set(FOLDERS.values())
+    every = {**FOLDERS, "arcacct/auditor": "auditor"}
+    assert {kind.block: folder for kind, folder in zip(found.values(), every.values(), strict=True)} == every
+    assert folders == set(every.values())
     assert all(issubclass(import_module(f"arcacct.targets.{folder}.target").PLUGIN, TargetPlugin) for folder in folders)
 
 
@@ -284,10 +285,8 @@ def test_the_table_of_commands_says_what_the_command_says(name) -> None:
 
 
 def test_every_command_is_in_the_table() -> None:
-    """No command is left out of `arcacct --help`: all that modules of arcacct.cli define are found from there."""
-    defined = {
-        name for module, path in sources().items() if module.startswith("arcacct.cli.") for name in _commands(path)
-    }
+    """No command is left out of `arcacct --help`: all that any module defines are found from there."""
+    defined = {name for path in sources().values() for name in _commands(path)}
 
     assert set(COMMANDS) <= defined
     assert defined - {name.rpartition(" ")[2] for name in ALL_COMMANDS} == {"arcacct"} - {*ALL_COMMANDS}

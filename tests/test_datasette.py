@@ -22,11 +22,11 @@ sys.path.append(str(pathlib.Path(__file__).parent / "bench"))
 import generate
 import stored_jobs
 
-from arcacct.cli import demo
 from arcacct.config.paths import Places
 from arcacct.database import access, schema
 from arcacct.records import usage
 from arcacct.records.writer import JobWriter
+from arcacct.sandbox import commands as demo
 
 pytestmark = pytest.mark.campaign
 utils = pytest.importorskip("datasette.utils", reason="datasette is not installed (the extra `test` has it)")

@@ -132,7 +132,7 @@ def test_modes_survive(wheel) -> None:
     """The launcher, which is copied out of the package, can be run; data cannot."""
     assert wheel["arcacct/etc/arcacct-hook"].executable
     assert not wheel["arcacct/etc/arcacct.conf.reference"].executable
-    assert not any(file.executable for name, file in wheel.items() if name.startswith("arcacct/demo_data/"))
+    assert not any(file.executable for name, file in wheel.items() if name.startswith("arcacct/sandbox/demo_data/"))
 
 
 @pytest.mark.parametrize("name", ["arcacct", "arcacct-record"])

@@ -116,9 +116,8 @@ def coded(page: str, heading: str) -> set[str]:
 
 def of_verify() -> set[str]:
     """How far a row is proof, of each kind of target and of a portal; and why a portal differs."""
-    of_targets = {
-        import_module(f"arcacct.targets.{folder}.target").PLUGIN.confirmation_level for folder in FOLDERS.values()
-    }
+    folders = (*FOLDERS.values(), "auditor")
+    of_targets = {import_module(f"arcacct.targets.{folder}.target").PLUGIN.confirmation_level for folder in folders}
     return of_targets | {"confirmed"} | {*portal.TODO}
 
 

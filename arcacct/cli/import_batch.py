@@ -10,7 +10,6 @@ from typing import Any, NamedTuple
 import click
 
 from arcacct.cli.console import examples, print_error, print_line
-from arcacct.cli.import_sonar import join_telemetry
 from arcacct.cli.options import INSTANT, Decorator, in_order, settings_of, together
 from arcacct.cli.progress import (
     print_counts,
@@ -26,6 +25,7 @@ from arcacct.records.batch_systems import BatchSystem
 from arcacct.sources.engine.batch_runs import LogForm, LogSource
 from arcacct.sources.engine.imports import BatchPolicy, RunsImport, RunsReport
 from arcacct.sources.engine.runs import NEVER_STARTED, UNFINISHED, BatchSite, SourceType
+from arcacct.sources.registry import join_telemetry
 from arcacct.wording import count_of
 
 LEFT_OUT = "Unusable input is shown and stored (`import rejected`). The exit code is 65 if any is new."

@@ -12,7 +12,6 @@ import click
 
 from arcacct.cli.console import examples, print_error, print_line
 from arcacct.cli.import_batch import NOT_YET, BatchOptions, batch_options, need_input
-from arcacct.cli.import_sonar import join_telemetry
 from arcacct.cli.options import QacctInstant, settings_of, together
 from arcacct.cli.progress import print_counts, print_retried, print_unusable, progress, until_signal
 from arcacct.cli.stats import Qacct, question_of, question_options, tasks_of
@@ -33,6 +32,7 @@ from arcacct.sources.gridengine.qacct import (
     table,
     table_columns,
 )
+from arcacct.sources.registry import join_telemetry
 from arcacct.wording import count_of
 
 _CELL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")

@@ -18,14 +18,14 @@ from arcacct.database.access import accounting, read_accounting, refuse_unasked,
 from arcacct.errors import ConfigError, InputError, UsageError
 from arcacct.records.batch_systems import BATCH_SYSTEMS
 from arcacct.records.import_quarantine import content_of, drop, listed
-from arcacct.sources.registry import GROUP, batch_source, installed
+from arcacct.sources.registry import GROUP, TELEMETRY, TelemetrySource, batch_source, installed
 from arcacct.times import iso
 from arcacct.wording import Causes, count_of
 
 # `arcacct import rejected`: records of imports that could not be used.
 
 
-_SOURCES = sorted(("arex", "features", "sonar", *BATCH_SYSTEMS))
+_SOURCES = sorted(("arex", "features", TELEMETRY, *BATCH_SYSTEMS))
 _COLUMNS = ("id", "source", "file", "position", "records", "rejected", "reason")
 
 
@@ -117,12 +117,8 @@ def rejected(
 _SHOWN = 20
 
 
-SOURCES = sorted(("sonar", *BATCH_SYSTEMS))
-"""The commands that have a module of their own, imported when they run."""
-
-
 def _installed() -> dict[str, str]:
-    """The sources of other packages by name, with what is wrong with them; empty: nothing."""
+    """The sources of parts and other packages by name, with what is wrong with them; empty: nothing."""
     found = {}
     for name in entry_points.names(GROUP):
         try:
@@ -134,11 +130,11 @@ def _installed() -> dict[str, str]:
 
 
 class _ImportGroup(click.Group):
-    """The sources of this module, those that have one of their own, and those of other packages."""
+    """The sources of this module, those that have one of their own, and those of parts and other packages."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         names = {name for name, problem in _installed().items() if not problem}
-        return sorted({*super().list_commands(ctx), *SOURCES, *names})
+        return sorted({*super().list_commands(ctx), *BATCH_SYSTEMS, *names})
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """The commands, and what is wrong with sources of other packages."""
@@ -150,10 +146,12 @@ class _ImportGroup(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if (own := super().get_command(ctx, cmd_name)) is not None:
             return own
-        if cmd_name not in SOURCES or (cmd_name in BATCH_SYSTEMS and BATCH_SYSTEMS[cmd_name].is_plain):
-            source = batch_source(cmd_name)
-            return None if source is None else import_module("arcacct.cli.import_batch").log_command(source)
-        command: click.Command = getattr(import_module(f"arcacct.cli.import_{cmd_name}"), cmd_name)
+        source = batch_source(cmd_name) if cmd_name != TELEMETRY else installed(cmd_name)
+        if source is None or isinstance(source, TelemetrySource):
+            return None if source is None else source.command
+        is_plain = cmd_name not in BATCH_SYSTEMS or BATCH_SYSTEMS[cmd_name].is_plain
+        module = import_module(f"arcacct.cli.import_{'batch' if is_plain else cmd_name}")
+        command: click.Command = module.log_command(source) if is_plain else getattr(module, cmd_name)
         return command
 
 

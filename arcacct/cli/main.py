@@ -50,6 +50,10 @@ COMMANDS = {
 """Name and help of each command, in the order of a job's life."""
 HIDDEN = ("record",)
 """Commands that no list shows."""
+OF_PARTS = ("report", "export", "fleet", "node", "features", "sandbox", "demo")
+"""Commands of optional parts: they exist where their part has registered them."""
+GROUP = "arcacct.commands"
+"""Entry points of optional parts and other packages: the name of a command, and the command, an object of click."""
 
 
 class FormerWords(NamedTuple):
@@ -78,8 +82,6 @@ MODULES = {
     "import": "imports",
     "db": "database",
     "doctor": "config",
-    "export": "fleet",
-    "sandbox": "demo",
 }
 """The module of a command below `arcacct.cli`, where it is not called as the command."""
 
@@ -101,11 +103,36 @@ _NUMBER = re.compile(r"is not a valid (?:float|integer)(?: range)?(?=\.?$)")
 """What click writes about a value that is not a number."""
 
 
+def commands() -> dict[str, str]:
+    """Return name and help of every command that is installed: ours from the table, then those of other packages."""
+    registered = entry_points.names(GROUP)
+    found = {name: text for name, text in COMMANDS.items() if name not in OF_PARTS or name in registered}
+    for name in registered:
+        if name not in {*COMMANDS, *HIDDEN}:
+            try:
+                command = _registered(name)
+            except ArcacctError as error:
+                entry_points.complain(str(error))
+            else:
+                found[name] = command.get_short_help_str(200) if command else ""
+    return found
+
+
+def _registered(name: str) -> click.Command | None:
+    """Return the command that a package has registered; ``None``: none has. Raises ConfigError if it is unusable."""
+
+    def use(command: Any) -> tuple[click.Command, str]:
+        is_command = isinstance(command, click.Command)
+        return command, "" if is_command else f"it is a {type(command).__name__}, no command of click"
+
+    return entry_points.load(GROUP, name, f"command {name}", use)
+
+
 class LazyGroup(click.Group):
     """A group that knows its commands by name and imports only the one that runs."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002  click's signature
-        return [*COMMANDS, *HIDDEN]
+        return [*commands(), *HIDDEN]
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -117,19 +144,23 @@ class LazyGroup(click.Group):
                     print_deprecated(f"`{words}`", former.new)
                 args = [*former.runs.split(), *args[len(parts) :]]
                 break
-        if args[0] not in self.list_commands(ctx) and not args[0].startswith("-") and not ctx.resilient_parsing:
+        if not args[0].startswith("-") and not ctx.resilient_parsing and self.get_command(ctx, args[0]) is None:
             if any(f"--{args[0]}" in param.opts for param in self.params):
                 raise click.UsageError(f"{args[0]!r} is not a command; did you mean `arcacct --{args[0]}`?", ctx)
             # click knows only commands that are imported: it would suggest none.
-            raise click.exceptions.NoSuchCommand(args[0], possibilities=COMMANDS, ctx=ctx)
+            raise click.exceptions.NoSuchCommand(args[0], possibilities=commands(), ctx=ctx)
         return super().resolve_command(ctx, args)
 
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name not in self.list_commands(ctx):
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002  click's signature
+        command: click.Command | None
+        if cmd_name in {*COMMANDS, *HIDDEN}.difference(OF_PARTS):
+            module = import_module(f"arcacct.cli.{MODULES.get(cmd_name, cmd_name)}")
+            # No function can be called `import`.
+            command = getattr(module, f"{cmd_name}_" if iskeyword(cmd_name) else cmd_name)
+        else:
+            command = _registered(cmd_name)
+        if command is None:
             return None
-        module = import_module(f"arcacct.cli.{MODULES.get(cmd_name, cmd_name)}")
-        # No function can be called `import`.
-        command: click.Command = getattr(module, f"{cmd_name}_" if iskeyword(cmd_name) else cmd_name)
         if not gc.isenabled():
             # As etc/arcacct starts us: what is loaded by now never becomes garbage.
             gc.freeze()
@@ -148,9 +179,9 @@ class LazyGroup(click.Group):
             raise as_ours(error) from error
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
-        # From the table, so that `arcacct --help` imports no command.
+        # From the table, so that `arcacct --help` imports no command of ours.
         with formatter.section("Commands"):
-            formatter.write_dl(list(COMMANDS.items()))
+            formatter.write_dl(list(commands().items()))
 
 
 @click.group(

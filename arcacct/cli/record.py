@@ -20,6 +20,7 @@ from arcacct.database import access
 from arcacct.database.access import accounting
 from arcacct.database.schema import sources_of
 from arcacct.errors import ConfigError, InputError, StoreBusy, UsageError, use_as
+from arcacct.sources.registry import TELEMETRY, join_telemetry
 from arcacct.wording import count_of
 
 TYPE_CHECKING = False
@@ -145,9 +146,7 @@ def sweep(
 
             with suppress(StoreBusy, ConfigError):
                 forget_old(settings_of(ctx, warns=False), con)
-        if own and not plan_only and "sonar" in sources_of(con):
-            from arcacct.cli.import_sonar import join_telemetry  # noqa: PLC0415  few sites have telemetry
-
+        if own and not plan_only and TELEMETRY in sources_of(con):
             with suppress(StoreBusy, ConfigError):
                 join_telemetry(con, settings_of(ctx, warns=False))
     finally:

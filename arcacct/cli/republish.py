@@ -21,7 +21,7 @@ from arcacct.publishing import run, target_run
 from arcacct.publishing.plugin import TargetPlugin
 from arcacct.queries.usage import COLUMNS, rows
 from arcacct.records.benchmarks import Ratings, plan
-from arcacct.targets import kinds, plugins
+from arcacct.targets import built_in, kinds, plugins
 from arcacct.times import iso
 
 # `arcacct republish`.
@@ -79,7 +79,7 @@ def _period(from_s: int | None, to_s: int | None, after_s: int | None, till_s: i
 @click.option("-s", "--sgas-url", metavar="URL", help="Send to SGAS at this URL, without configuration.")
 @in_order(
     *(
-        conf_option(named(kinds()["arex/jura/apel"].options, name), f"{when}: {{}}.", flag)
+        conf_option(named(built_in("arex/jura/apel").options, name), f"{when}: {{}}.", flag)
         for flag, (name, when) in _OF_URLS.items()
     )
 )

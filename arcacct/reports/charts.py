@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from html import escape
 from typing import NamedTuple
 
-from arcacct.queries.capacity import DAY_S
+from arcacct.reports.capacity import DAY_S
 from arcacct.reports.tables import Column, Report, Row, Table, Value, readable
 from arcacct.times import month_bounds
 from arcacct.wording import sanitise_line

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from arcacct.fleet.dataset import Dataset, Engine, Exported, dataset
 from arcacct.fleet.engine import answered
 from arcacct.fleet.usage import FleetSelection, concerned, first_end_s, tables_of, usage, waits
-from arcacct.queries.capacity import Capacity
 from arcacct.queries.questions import Selection
 from arcacct.queries.usage import UsageTable
 from arcacct.records.pseudonyms import Names
+from arcacct.reports.capacity import Capacity
 from arcacct.reports.month import BY_DAY, by_day_with_vo, job_sizes, top_users, usage_by
 from arcacct.reports.tables import Column, Report, Table
 from arcacct.reports.trends import Recording, first_month, over_time, sizes, use_of_pledge, waiting

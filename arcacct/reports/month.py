@@ -9,7 +9,6 @@ from arcacct.benchmark import SUBSTITUTE_SHOWN, parsed_benchmark
 from arcacct.config.settings import Settings
 from arcacct.database.connection import Connection
 from arcacct.database.schema import incarnation
-from arcacct.queries.capacity import installed
 from arcacct.queries.health_queries import Basis, basis
 from arcacct.queries.questions import Selection, first_end_s, waits, walltimes
 from arcacct.queries.usage import UsageTable, before_recording, usage
@@ -20,6 +19,7 @@ from arcacct.records.holds import HELD, PUBLISHED
 from arcacct.records.pseudonyms import Names, site_names
 from arcacct.records.states import FAILED
 from arcacct.reports import tables as reports_tables
+from arcacct.reports.capacity import installed
 from arcacct.reports.tables import (
     J_PER_KWH,
     Column,

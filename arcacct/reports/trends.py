@@ -6,9 +6,9 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from itertools import groupby
 from typing import NamedTuple
 
-from arcacct.queries.capacity import DAY_S, Capacity
 from arcacct.queries.questions import Selection, Waits
 from arcacct.queries.usage import UsageTable
+from arcacct.reports.capacity import DAY_S, Capacity
 from arcacct.reports.tables import KINDS, Column, Table, Value, pledges
 from arcacct.times import Month, iso, month_bounds
 from arcacct.wording import count_of

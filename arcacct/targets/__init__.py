@@ -3,9 +3,9 @@ The kinds of targets: a folder for each, with options, format, the rules of the 
 
 Nothing of a folder is imported before it is asked for.
 
-Other packages add kinds by an entry point of the group `GROUP`: its name is the kind of block, ``arcacct/NAME``, and
-its object a module with ``KIND`` and ``PLUGIN``. Installed packages are looked through only when the configuration has
-a block below ``arcacct/`` that is not in the table.
+Optional parts and other packages add kinds by an entry point of the group `GROUP`: its name is the kind of block,
+``arcacct/NAME``, and its object a module with ``KIND`` and ``PLUGIN``. Installed packages are looked through only when
+the configuration has a block below ``arcacct/`` that is not in the table.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from arcacct import entry_points
 from arcacct.config.options import TargetKind, select_targets
+from arcacct.errors import ConfigError
 
 if TYPE_CHECKING:
     from arcacct.config.options import Target
@@ -27,29 +28,40 @@ FOLDERS = {
     "arex/jura/sgas": "sgas",
     "arex/jura/apel": "apel",
     "arcacct/directory": "directory",
-    "arcacct/auditor": "auditor",
 }
 """The folder of each kind of block. Its ``options.py`` has a KIND, its ``target.py`` a PLUGIN (`publishing.plugin`)."""
 GROUP = "arcacct.targets"
+
+
+def built_in(block: str) -> TargetKind:
+    """The kind of target of a block of the table."""
+    kind: TargetKind = import_module(f"{__name__}.{FOLDERS[block]}.options").KIND
+    return kind
 
 
 def kinds(conf: Conf | None = None) -> dict[str, TargetKind]:
     """
     Every kind of target, by its block: what reads a configuration has to know.
 
-    Those of other packages as far as a configuration has blocks of them. Raises ConfigError for a package that cannot
-    be used.
+    With a configuration that has only blocks of the table, those of the table. Raises ConfigError for a package that
+    the configuration needs and that cannot be used.
     """
-    found = {block: import_module(f"{__name__}.{folder}.options").KIND for block, folder in FOLDERS.items()}
-    for block in () if conf is None else conf.blocks.values():
-        if block.kind.startswith("arcacct/") and block.kind not in found and (module := _installed(block.kind)):
-            found[block.kind] = module.KIND
+    found = {block: built_in(block) for block in FOLDERS}
+    blocks = () if conf is None else conf.blocks.values()
+    others = {one.kind for one in blocks if one.kind.startswith("arcacct/") and one.kind not in found}
+    if conf is None or others:
+        for name in entry_points.names(GROUP):
+            try:
+                found[name] = _installed(name).KIND
+            except ConfigError:
+                if conf is None or name in others:
+                    raise
     return found
 
 
 @cache
 def _installed(block: str) -> Any:
-    """The module of another package for a kind of block; ``None``: no package has it. Raises ConfigError."""
+    """The module that a package has registered for a kind of block; ``None``: none has. Raises ConfigError."""
 
     def use(module: Any) -> tuple[Any, str]:
         kind = module.KIND

@@ -296,7 +296,7 @@ def test_what_a_receiver_lacks_is_named(tmp_path, monkeypatch, capsys, misbehave
             super().__init__(directory)
             misbehave(self)
 
-    monkeypatch.setattr("arcacct.cli.demo.Sandbox", Misbehaving)
+    monkeypatch.setattr("arcacct.sandbox.commands.Sandbox", Misbehaving)
     with pytest.raises(SystemExit) as end:
         main(["demo", str(tmp_path / "new")])
 
@@ -308,7 +308,7 @@ def test_what_a_receiver_lacks_is_named(tmp_path, monkeypatch, capsys, misbehave
 
 def test_shipped_files_are_those_of_the_corpus() -> None:
     """What the demo lays out is what A-REX wrote, byte for byte."""
-    shipped = pathlib.Path(resource("demo_data", "control"))
+    shipped = pathlib.Path(resource("sandbox", "demo_data", "control"))
     files = [path.relative_to(shipped) for path in shipped.rglob("job.*")]
 
     assert len([path for path in files if path.suffix == ".status"]) == JOBS
@@ -318,7 +318,7 @@ def test_shipped_files_are_those_of_the_corpus() -> None:
 
 def test_every_shipped_file_has_its_time() -> None:
     """files.tsv has a line for each file of demo_data, and no other line."""
-    root = pathlib.Path(resource("demo_data"))
+    root = pathlib.Path(resource("sandbox", "demo_data"))
     listed = [line.split("\t")[0] for line in (root / "files.tsv").read_text().splitlines()[1:]]
 
     assert sorted(listed) == sorted(path.relative_to(root).as_posix() for path in root.rglob("job.*"))

@@ -17,10 +17,10 @@ from report_figures import figures
 
 from arcacct.database.access import open_accounting, read_accounting
 from arcacct.queries import questions
-from arcacct.queries.capacity import installed
 from arcacct.queries.questions import Selection, first_end_s
 from arcacct.queries.usage import UsageTable, usage
 from arcacct.records.model import Job
+from arcacct.reports.capacity import installed
 from arcacct.reports.trends import Recording, over_time
 from arcacct.times import month_bounds
 

@@ -171,7 +171,7 @@ def test_built_in_targets_look_through_no_package(tmp_path) -> None:
         "from arcacct.config.parser import load\n"
         "from arcacct.targets import kinds\n"
         "conf = load(sys.argv[1], {})\n"
-        "assert len(kinds(conf)) == 4\n"
+        "assert len(kinds(conf)) == 3\n"
     )
     conf = tmp_path / "arc.conf"
     conf.write_text("[common]\n[arex]\n[infosys/glue2]\n")

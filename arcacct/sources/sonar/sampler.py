@@ -586,7 +586,7 @@ def _in_container(process: "Process", by_pid: "dict[int, Process]") -> bool:
 # Run `arcacct node sample` without the command line's library, because the start of Python takes most of a sample's
 # time.
 #
-# Only the options that need no explanation are handled here. Anything else is left to `arcacct.cli.node`, which does
+# Only the options that need no explanation are handled here. Anything else is left to `sources.sonar.node`, which does
 # the same and reports errors. A test limits the imports here.
 
 
@@ -596,7 +596,7 @@ _VALUES = ("--cluster", "--node", "--job-variable")
 
 def main(arguments: "list[str]") -> "int | None":
     """
-    Print one sample. Return the exit code, or ``None`` without any output if `arcacct.cli.node` must handle the
+    Print one sample. Return the exit code, or ``None`` without any output if `sources.sonar.node` must handle the
     arguments.
     """
     given = dict.fromkeys(_VALUES, "")
@@ -614,7 +614,7 @@ def main(arguments: "list[str]") -> "int | None":
         else:
             return None
     if os.isatty(1):
-        # `arcacct.cli.node` prints for people.
+        # `sources.sonar.node` prints for people.
         return None
     host = Host(given["--cluster"], given["--node"])
     text, succeeded = line(

@@ -12,7 +12,7 @@ from arcacct.publishing.plugin import Acceptance, DuplicatePolicy, RecordFormat,
 from arcacct.records.model import AAR
 from arcacct.targets.auditor import record
 from arcacct.targets.auditor.acceptance import accept
-from arcacct.targets.auditor.options import LONGEST_NAME, AuditorTarget
+from arcacct.targets.auditor.options import KIND, LONGEST_NAME, AuditorTarget
 from arcacct.targets.auditor.record import DOCUMENT, RecordOptions, headnode, record_id
 from arcacct.targets.common import quoted
 from arcacct.targets.parts import Plain, RecordOfParts
@@ -129,5 +129,7 @@ DELETE FROM auditor_accounting WHERE record_id IN (
 COMMIT;
 """
 
+
+__all__ = ["KIND", "PLUGIN"]
 
 PLUGIN = AuditorPlugin

@@ -136,8 +136,8 @@ def test_jobs_are_the_same_as_by_sacct_itself(tmp_path, utc, path, jobs):
 
 def test_many_jobs_are_several_envelopes(sacct, monkeypatch, capsys):
     """No envelope is larger than a reader likes."""
-    from arcacct.cli import node
     from arcacct.cli.main import arcacct as command
+    from arcacct.sources.sonar import node
 
     monkeypatch.setattr(node, "JOBS_OF_AN_ENVELOPE", 50)
     command.main(["node", "jobs", "--sacct", str(sacct.program)], standalone_mode=False)

@@ -13,6 +13,7 @@ from arcacct.config.settings import Settings
 from arcacct.database.access import accounting
 from arcacct.database.connection import Connection
 from arcacct.errors import InputError, UsageError
+from arcacct.sources.registry import TelemetrySource
 from arcacct.sources.sonar.importer import UNJOINED, Importer, SonarReport, has_arex_records
 from arcacct.sources.sonar.jobs import Site
 from arcacct.wording import count_of
@@ -83,7 +84,7 @@ def _site(con: Connection, settings: Settings, *, records: bool | None = None, d
     )
 
 
-def join_telemetry(con: Connection, settings: Settings) -> int:
+def _join(con: Connection, settings: Settings) -> int:
     """
     Add telemetry that came before its records to them, and say how much.
 
@@ -125,3 +126,6 @@ def _tell(report: SonarReport) -> int:
     )
     # What was rejected before, and has not changed, is no news.
     return InputError.exit_code if report.news or report.unreadable else 0
+
+
+SOURCE = TelemetrySource(sonar, _join)

@@ -97,8 +97,8 @@ def rehearse(directory: str) -> Rehearsal:
         with closing(access.open_accounting(here.places)) as con:
             reported = []
             # Every callout that is shipped: the control directory as it was, then the event.
-            for job_id in sorted(os.listdir(resource("demo_data", "hooks"))):
-                for call in sorted(os.listdir(resource("demo_data", "hooks", job_id))):
+            for job_id in sorted(os.listdir(resource("sandbox", "demo_data", "hooks"))):
+                for call in sorted(os.listdir(resource("sandbox", "demo_data", "hooks", job_id))):
                     state = call.partition("-")[2]
                     site.remove(job_id)
                     site.lay_out(f"hooks/{job_id}/{call}")
@@ -137,7 +137,7 @@ class DemoSite:
         self.control = control
         self._days = days
         self._owners: dict[int, str] = {}
-        with open(resource("demo_data", "files.tsv"), encoding="utf-8") as file:
+        with open(resource("sandbox", "demo_data", "files.tsv"), encoding="utf-8") as file:
             rows = [line.rstrip("\n").split("\t") for line in file][1:]
         self._shipped = {path: (int(Decimal(seconds) * 10**9), owner) for path, seconds, owner in rows}
         """Time in nanoseconds and owner of each shipped file."""
@@ -153,7 +153,7 @@ class DemoSite:
         for shipped, (mtime_ns, owner) in self._shipped.items():
             if not shipped.startswith(f"{folder}/"):
                 continue
-            with open(resource("demo_data", *shipped.split("/")), "rb") as source:
+            with open(resource("sandbox", "demo_data", *shipped.split("/")), "rb") as source:
                 content = source.read()
             path = os.path.join(self.control, shipped.removeprefix(f"{folder}/"))
             with open(path, "wb", opener=private) as file:
@@ -176,7 +176,7 @@ class DemoSite:
 
 def job_ids() -> list[str]:
     """The jobs that are shipped."""
-    return sorted(name[4:-7] for name in os.listdir(resource("demo_data", "control", "finished")))
+    return sorted(name[4:-7] for name in os.listdir(resource("sandbox", "demo_data", "control", "finished")))
 
 
 @contextmanager
@@ -254,7 +254,8 @@ gocdb_name = {SUMMARIES_SITE}
 apel_messages = summaries
 """,
     )
-    return settings(load(arc_conf, {}), kinds())
+    conf = load(arc_conf, {})
+    return settings(conf, kinds(conf))
 
 
 def _write_text(path: str, text: str) -> None:
