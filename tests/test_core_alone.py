@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pathlib
+import re
 import shutil
 import sqlite3
 import subprocess
@@ -24,6 +25,8 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 )
 PARTS = [module.replace(".", "/") for module in CONTRACT["forbidden_modules"]]
 """The folders of the optional parts, as the contract about imports names them."""
+SHARE = ("tests/arex/sweep", "tests/config", "tests/records/test_check.py", "tests/records/test_finished_log.py")
+"""Tests of the core that run without the parts."""
 
 
 def test_the_contract_is_for_every_folder_of_the_core() -> None:
@@ -48,10 +51,10 @@ def core(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
     return place
 
 
-def run(place: pathlib.Path, *words: object) -> subprocess.CompletedProcess[str]:
-    """A command in a process of its own that takes arcacct from there."""
+def run(place: pathlib.Path, *words: object, module: str = "arcacct") -> subprocess.CompletedProcess[str]:
+    """A module of Python in a process of its own that takes arcacct from there."""
     done = subprocess.run(
-        [sys.executable, "-m", "arcacct", *map(str, words)],
+        [sys.executable, "-m", module, *map(str, words)],
         # Without the current directory, which may have a whole arcacct.
         env={**os.environ, "PYTHONPATH": str(place), "PYTHONSAFEPATH": "1"},
         cwd=ROOT,
@@ -114,3 +117,19 @@ def test_what_parts_have_stored_is_kept_by_the_core(core, tmp_path) -> None:
     assert rows("SELECT * FROM JobTelemetry") == []
     assert len(rows("SELECT * FROM JobTelemetry", database.parent / "archive.db")) == len(measured)
     asked("db", "check")
+
+
+@pytest.mark.campaign
+def test_the_tests_of_the_core_pass_without_the_parts(core) -> None:
+    """A share of them, with fewer parameters. Tests that need a part cannot be imported, for that reason alone."""
+    options = ("-q", "-n", "0", "-p", "no:cacheprovider", "--parameters", "2", "--continue-on-collection-errors")
+    # The reference of the configuration is one for the core and its parts.
+    others = ("--deselect", "tests/config/test_reference.py")
+    done = run(core, *options, *others, *SHARE, module="pytest")
+    missing = re.findall(r"^E +ModuleNotFoundError: No module named '([\w.]+)'", done.stdout, re.MULTILINE)
+
+    assert not re.findall(r"^FAILED .*", done.stdout, re.MULTILINE), done.stdout
+    assert len(missing) == len(re.findall(r"^ERROR ", done.stdout, re.MULTILINE)), done.stdout
+    assert all(name.replace(".", "/").startswith(tuple(PARTS)) for name in missing), missing
+    (passed,) = re.findall(r"(\d+) passed", done.stdout)
+    assert int(passed) > 200
