@@ -54,6 +54,14 @@ def test_telemetry_that_came_before_its_jobs_is_added_to_them(conf) -> None:
     assert "telemetry" not in import_(conf, CASES / "z.txt").stdout
 
 
+def test_jobs_alone_make_no_views_of_telemetry(conf) -> None:
+    """Opening a database parses its whole schema: it has the views of a source from the first import of that source."""
+    import_(conf, TABLE)
+
+    of_telemetry = "SELECT count(*) FROM sqlite_master WHERE type = 'view' AND name LIKE '%telemetry%'"
+    assert (value(conf, of_telemetry), value(conf, "SELECT count(*) FROM v1_slurm_runs")) == (0, 59)
+
+
 def test_a_job_whose_row_was_cut_is_counted_as_left_out(conf) -> None:
     done = import_(conf, CASES / "s_cut.txt")
 
