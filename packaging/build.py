@@ -182,9 +182,10 @@ def lay_out(shipped: Shipped, wheels: list[pathlib.Path], source: pathlib.Path, 
         if path.is_dir() or name.parts[0] in ("arcacct", "arcacct-record", "completions", "tmpfiles.d"):
             continue
         content = path.read_bytes().replace(LOCAL_LAUNCHER, LAUNCHER)
-        is_unit = path.suffix in (".service", ".timer")
+        # Where they were in every release.
+        folder = {"systemd": stage / "usr" / "lib" / "systemd" / "system", "duckdb": share}.get(name.parts[0])
         put(
-            (stage / "usr" / "lib" / "systemd" / "system" if is_unit else share) / name,
+            share / name if folder is None else folder / name.name,
             content,
             stat.S_IMODE(path.stat().st_mode),
         )

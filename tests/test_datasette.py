@@ -33,7 +33,7 @@ utils = pytest.importorskip("datasette.utils", reason="datasette is not installe
 
 ROOT = pathlib.Path(__file__).parent.parent
 METADATA = ROOT / "etc/datasette.yaml"
-UNIT = (ROOT / "etc/arcacct-portal.service").read_text(encoding="utf-8")
+UNIT = (ROOT / "etc/systemd/arcacct-portal.service").read_text(encoding="utf-8")
 PAGES = pathlib.Path(__file__).parent / "support/datasette_pages.py"
 JOBS = 2000
 STEPS = 400

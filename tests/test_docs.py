@@ -330,7 +330,7 @@ def test_systemd_accepts_the_units(name: str, tmp_path: pathlib.Path) -> None:
     program = shutil.which("systemd-analyze")
     if program is None:
         pytest.skip("there is no systemd-analyze here")
-    for file in (ROOT / "etc").glob("arcacct-*.[st]*"):
+    for file in (ROOT / "etc" / "systemd").iterdir():
         text = file.read_text(encoding="ascii").replace("/opt/arcacct/bin/arcacct", "/bin/true")
         (tmp_path / file.name).write_text(text, encoding="ascii")
     done = subprocess.run(
@@ -343,7 +343,7 @@ def test_systemd_accepts_the_units(name: str, tmp_path: pathlib.Path) -> None:
 @pytest.mark.parametrize("name", SERVICES)
 def test_the_units_run_what_the_program_has(name: str) -> None:
     """The services run a command of the program, where the manual installs it."""
-    text = (ROOT / "etc" / f"{name}.service").read_text(encoding="ascii")
+    text = (ROOT / "etc" / "systemd" / f"{name}.service").read_text(encoding="ascii")
     (line,) = re.findall(r"^ExecStart=(?:/bin/sh -c 'exec )?(.+?)'?$", text, re.MULTILINE)
     assert line.startswith("/opt/arcacct/bin/arcacct ")
     # What the shell puts in.
@@ -354,7 +354,7 @@ def test_the_units_run_what_the_program_has(name: str) -> None:
 @pytest.mark.parametrize("name", SERVICES)
 def test_the_units_wait_for_the_clock(name: str) -> None:
     """A host that comes up with a clock from the past would date events wrongly and hold records as of the future."""
-    text = (ROOT / "etc" / f"{name}.service").read_text(encoding="ascii")
+    text = (ROOT / "etc" / "systemd" / f"{name}.service").read_text(encoding="ascii")
     for option in ("Wants", "After"):
         assert "time-sync.target" in re.findall(rf"^{option}=(.+)$", text, re.MULTILINE)[0].split()
 

@@ -68,11 +68,11 @@ def test_an_event_passes_few_modules(host: Host) -> None:
 
 
 LIGHT = {
-    "record": (185, {"arcacct.arex.sweep", "arcacct.records.imports", "arcacct.records.import_quarantine"}),
+    "record": (185, {"arcacct.arex.sweep", "arcacct.records.imports", "arcacct.records.rejected"}),
     "export": (240, {"concurrent.futures", "tempfile", "pyarrow"}),
-    "config": (180, {"arcacct.queries.doctor", "arcacct.publishing", "cryptography", "psutil"}),
+    "config": (180, {"arcacct.health.doctor", "arcacct.publishing", "cryptography", "psutil"}),
     "sandbox": (360, {"arcacct.arex.sweep", "arcacct.publishing.run"}),
-    "publish": (225, {"arcacct.records.imports", "arcacct.records.import_quarantine", "requests", "psutil", "hmac"}),
+    "publish": (225, {"arcacct.records.imports", "arcacct.records.rejected", "requests", "psutil", "hmac"}),
     "stats": (245, {"arcacct.publishing.selection", "psutil", "tempfile"}),
 }
 """Of each command: how many modules its help loads at most, and some that it does not need."""

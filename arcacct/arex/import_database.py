@@ -21,19 +21,19 @@ from arcacct.database.schema import AREX_FIRST, PLAUSIBLE_S, note, noted
 from arcacct.errors import InputError, StoreBusy, StoreError, use_as
 from arcacct.files.directories import unseen
 from arcacct.records import row_mapping, usage
-from arcacct.records.import_quarantine import (
+from arcacct.records.imports import ImportRun
+from arcacct.records.model import Job
+from arcacct.records.rejected import (
     LONGEST_BYTES,
     Fault,
-    Quarantine,
-    Reject,
+    RejectedRecord,
+    RejectedRecords,
     RetryResult,
     fault,
     forget,
     is_of_record,
     needing_file,
 )
-from arcacct.records.imports import ImportRun
-from arcacct.records.model import Job
 from arcacct.records.row_mapping import ArexRows, Numbers
 from arcacct.records.states import FINAL, IN_PROGRESS
 from arcacct.records.writer import Difference, JobWriter, Written, known_jobs
@@ -305,7 +305,7 @@ class _Import(ImportRun):
         """Write the jobs of a slice, the records to read again and the position, in one transaction."""
         parts = sorted_out(rows if refused is None else (), self._settled_before)
         jobs: list[Job] = []
-        bad: list[Reject] = []
+        bad: list[RejectedRecord] = []
         for one in parts.usable:
             try:
                 jobs.append(job_of(one, self._clock))
@@ -313,7 +313,7 @@ class _Import(ImportRun):
                 bad.append(_reject(self._origin, one, fault(error)))
         bad += [
             # Nothing of these records is stored: they are read again from their file.
-            Reject(self._origin, _place(one.record_id), Fault(one.fault or ""), b"", LONGEST_BYTES + 1)
+            RejectedRecord(self._origin, _place(one.record_id), Fault(one.fault or ""), b"", LONGEST_BYTES + 1)
             for one in parts.unreadable
         ]
         if refused is not None:
@@ -359,7 +359,7 @@ def retry_rejected(here: Places, con: Connection, zone: tzinfo | None = None) ->
 
     Records that can be used now are no longer rejected. Raises StoreError and its kinds.
     """
-    quarantine = Quarantine(con, SOURCE)
+    quarantine = RejectedRecords(con, SOURCE)
     report, done = ImportReport("rejected records"), RetryResult()
     with closing(Archives(con)) as archives:
         for kept, content in quarantine.waiting():
@@ -389,9 +389,9 @@ def _place(record_id: int) -> str:
     return f"record {record_id}"
 
 
-def _reject(origin: str, rows: ArexRows, why: Fault) -> Reject:
+def _reject(origin: str, rows: ArexRows, why: Fault) -> RejectedRecord:
     """Return a rejected record as JSON, for `retry_rejected`."""
-    return Reject(origin, _place(rows.record_id), why, json.dumps(rows, default=repr).encode())
+    return RejectedRecord(origin, _place(rows.record_id), why, json.dumps(rows, default=repr).encode())
 
 
 class Sorted(NamedTuple):

@@ -40,7 +40,7 @@ from arcacct.records.reader import LARGEST_EXACT
 from arcacct.records.row_mapping import ArexRows
 from arcacct.records.states import FINAL, IN_PROGRESS, MEASURED, UNMEASURED, StateChange, StatusFile
 from arcacct.records.texts import escaped, unescaped
-from arcacct.records.unfinished import REMEDIES, InProgress, abort, hold, in_progress, is_gone_since, on_hold
+from arcacct.records.unfinished import REMEDIES, InProgress, abort, held_jobs, hold, in_progress, is_gone_since
 from arcacct.records.usage import deleted_jobs
 from arcacct.records.writer import JobWriter, known_jobs
 from arcacct.times import HOUR_S
@@ -298,7 +298,7 @@ class Unfinished:
         gone = (
             (job_id, job)
             for job_id, job in self._jobs.items()
-            if job.event_ns < now_ns - PATIENCE_NS and not job.on_hold and is_gone(controldir, job_id)
+            if job.event_ns < now_ns - PATIENCE_NS and not job.is_held and is_gone(controldir, job_id)
         )
         for batch in batches(gone, _ASKED_JOBS):
             # Checked after the jobs: if a file system was unmounted in between, all its jobs seem to be gone.
@@ -346,7 +346,7 @@ def _end(run: SweepRun, jobs: list[Gone]) -> None:
 def give_up(run: SweepRun, job_ids: Sequence[str]) -> None:
     """Abort jobs that are on hold, by the decision of a user who knows that their usage stays unknown."""
     with access.translating(run.here.database):
-        waiting = on_hold(run.con)
+        waiting = held_jobs(run.con)
     wanted = dict.fromkeys(waiting if ALL in job_ids else job_ids)
     for job_id in wanted:
         if job_id not in waiting:

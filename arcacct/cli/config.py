@@ -23,7 +23,7 @@ from arcacct.targets import kinds
 from arcacct.wording import count_of, sanitise_line
 
 if TYPE_CHECKING:
-    from arcacct.queries.health import Check
+    from arcacct.health.facts import Check
 
 # What the doctor asks, and what reads certificates, is 200 modules: each command loads its own.
 
@@ -58,8 +58,8 @@ def doctor(ctx: click.Context, offline: bool, limit_s: float, form: str) -> int:
     Exits with 0 if there is no error, else with the most severe code: 78 configuration, 77 credentials, 69 rejected by
     a receiver, 74 databases, 70 internal error of a check, 75 no answer in time.
     """
-    from arcacct.queries.doctor import examine  # noqa: PLC0415
-    from arcacct.queries.doctor_checks import Site, of_error  # noqa: PLC0415
+    from arcacct.health.doctor import examine  # noqa: PLC0415
+    from arcacct.health.doctor_checks import Site, of_error  # noqa: PLC0415
 
     try:
         site = Site(next_start(ctx), ctx.obj["database"], limit_s=max(1.0, limit_s / 3))
@@ -73,7 +73,7 @@ def _print(verdicts: Iterable[Check], form: str) -> int:
     """Print each once it is known, and return the exit code."""
     from arcacct.cli.status import COLOURS  # noqa: PLC0415
     from arcacct.cli.targets import most_severe  # noqa: PLC0415
-    from arcacct.queries.health import CRITICAL, OK, UNKNOWN, WARNING  # noqa: PLC0415
+    from arcacct.health.facts import CRITICAL, OK, UNKNOWN, WARNING  # noqa: PLC0415
 
     found = []
     for verdict in verdicts:
@@ -119,7 +119,7 @@ def check_command(ctx: click.Context, form: str) -> int:
     only warnings.
     """
     from arcacct.config.check import check, not_restarted  # noqa: PLC0415
-    from arcacct.queries.doctor_checks import unknown_vos  # noqa: PLC0415
+    from arcacct.health.doctor_checks import unknown_vos  # noqa: PLC0415
 
     running, conf = conf_of(ctx), next_start(ctx)
     if conf.arc_conf != running.arc_conf:

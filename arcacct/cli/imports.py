@@ -17,7 +17,7 @@ from arcacct.cli.tables import show as show_rows
 from arcacct.database.access import accounting, read_accounting, refuse_unasked, writing
 from arcacct.errors import ConfigError, InputError, UsageError
 from arcacct.records.batch_systems import BATCH_SYSTEMS
-from arcacct.records.import_quarantine import content_of, drop, listed
+from arcacct.records.rejected import content_of, drop, listed
 from arcacct.sources.registry import GROUP, TELEMETRY, TelemetrySource, batch_source, installed
 from arcacct.times import iso
 from arcacct.wording import Causes, count_of

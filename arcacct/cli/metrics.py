@@ -22,10 +22,11 @@ from arcacct.cli.options import next_start, settings_of
 from arcacct.cli.status import limits_of, threshold_options
 from arcacct.errors import ConfigError, StoreError
 from arcacct.files.safe_open import replace_file
-from arcacct.queries import health, health_checks
-from arcacct.queries.doctor import monitored
-from arcacct.queries.doctor_checks import Site
-from arcacct.queries.health import Check, Health
+from arcacct.health import checks as health_checks
+from arcacct.health import facts
+from arcacct.health.doctor import monitored
+from arcacct.health.doctor_checks import Site
+from arcacct.health.facts import Check, Health
 
 _FLAGS = (
     ("arcacct_build_info", "1; version of arcacct and of Python", ("version", "python")),
@@ -50,10 +51,10 @@ def metrics(ctx: click.Context, output: str | None, **given: int | None) -> int:
     arcacct_config_ok or arcacct_database_ok 0, and the exit code is 78 or 74. Unknown metrics are left out. Run it from
     a timer, as a user who may read the databases and write the file.
     """
-    found, wrong, checks = None, None, [Check("configuration", health.UNKNOWN, "")]
+    found, wrong, checks = None, None, [Check("configuration", facts.UNKNOWN, "")]
     try:
         settings = settings_of(ctx)
-        found = health.examine(settings)
+        found = facts.examine(settings)
         site = Site(next_start(ctx), ctx.obj["database"])
         checks = monitored(site, found, limits_of(settings, given))
     except Exception as error:  # noqa: BLE001  on any error, a stale OK must not persist in the file

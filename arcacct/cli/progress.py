@@ -18,7 +18,7 @@ from arcacct.cli.console import print_error, print_line, redraw
 from arcacct.wording import count_of
 
 if TYPE_CHECKING:
-    from arcacct.records.import_quarantine import RetryResult
+    from arcacct.records.rejected import RetryResult
     from arcacct.sources.engine.imports import BatchTaken
 
 _PATIENCE_S = 1.0

@@ -66,7 +66,7 @@ def list_(ctx: click.Context, target: str | None, *, decided: bool, form: str) -
     """List every quarantined record, with the reason."""
     settings = settings_of(ctx)
     with closing(access.read_publishing(settings.places)) as con:
-        found = held.quarantine_entries(con, target=_block(settings, target))
+        found = held.held_entries(con, target=_block(settings, target))
     with closing(access.read_accounting(settings.places)) as con:
         implausible = list(hold_decisions.held_records(con, ImplausibleFilter(states=() if decided else (HELD,))))
     if form == "json":
@@ -108,7 +108,7 @@ def show(ctx: click.Context, job_id: str, form: str) -> None:
     settings = settings_of(ctx)
     (job_id,) = _whole_ids(settings, (job_id,))
     with closing(access.read_publishing(settings.places)) as con:
-        found = held.quarantine_entries(con, job_id=job_id)
+        found = held.held_entries(con, job_id=job_id)
     with closing(access.read_accounting(settings.places)) as con:
         implausible = list(hold_decisions.held_records(con, ImplausibleFilter(job_ids=(job_id,))))
         for record in implausible if form == "text" else ():
@@ -268,7 +268,7 @@ def _whole_ids(settings: Settings, given: tuple[str, ...]) -> tuple[str, ...]:
     Raises InputError for a text that names several jobs.
     """
     with closing(access.read_publishing(settings.places)) as ledger:
-        whole = {text for text in given if held.quarantine_entries(ledger, job_id=text)}
+        whole = {text for text in given if held.held_entries(ledger, job_id=text)}
     if whole.issuperset(given):
         # The ledger alone decides: accounting.db may be away.
         return given
@@ -303,7 +303,7 @@ def _as_json(one: ImplausibleRecord) -> dict[str, object]:
     }
 
 
-def _changed(settings: Settings, entries: Sequence[held.QuarantineEntry]) -> list[str]:
+def _changed(settings: Settings, entries: Sequence[held.HeldEntry]) -> list[str]:
     """Of each, what changed since the receiver got it; empty where that is not known or does not matter."""
     with (
         closing(access.read_publishing(settings.places)) as publishing,
@@ -318,7 +318,7 @@ def _changed(settings: Settings, entries: Sequence[held.QuarantineEntry]) -> lis
         ]
 
 
-def _reasons(settings: Settings, found: Sequence[held.QuarantineEntry]) -> tuple[list[str], list[str]]:
+def _reasons(settings: Settings, found: Sequence[held.HeldEntry]) -> tuple[list[str], list[str]]:
     """
     For each the text in the table; and long reasons of several records, printed once below the table.
 

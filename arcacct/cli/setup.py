@@ -19,9 +19,9 @@ from arcacct.config.options import errors
 from arcacct.config.parser import load
 from arcacct.errors import ConfigError, UsageError, use_as
 from arcacct.files.safe_open import open_directory
-from arcacct.queries.doctor_checks import RESTART, Site
-from arcacct.queries.health import CRITICAL, OK, UNKNOWN
-from arcacct.queries.setup import SetupStep, callout_file, callout_lines, is_own_file, steps
+from arcacct.health.doctor_checks import RESTART, Site
+from arcacct.health.facts import CRITICAL, OK, UNKNOWN
+from arcacct.health.setup import SetupStep, callout_file, callout_lines, is_own_file, steps
 from arcacct.targets import kinds
 from arcacct.wording import count_of
 

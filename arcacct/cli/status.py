@@ -14,11 +14,11 @@ from arcacct.config.settings import Settings
 from arcacct.config.values import Limit, Thresholds
 from arcacct.database import durable
 from arcacct.errors import ConfigError
-from arcacct.queries import health
-from arcacct.queries.doctor import monitored
-from arcacct.queries.doctor_checks import Site
-from arcacct.queries.health import Health
-from arcacct.queries.health_queries import TargetState
+from arcacct.health import facts
+from arcacct.health.databases import TargetState
+from arcacct.health.doctor import monitored
+from arcacct.health.doctor_checks import Site
+from arcacct.health.facts import Health
 from arcacct.records.hold_decisions import NONE
 from arcacct.records.holds import HELD
 from arcacct.wording import sanitise_line
@@ -104,7 +104,7 @@ def limits_of(settings: Settings, given: Mapping[str, int | None], *, is_quiet: 
 # `arcacct status`: one screen, and an exit code for the monitoring.
 
 
-_GRAVITY = {health.OK: 0, health.UNKNOWN: 1, health.WARNING: 2, health.CRITICAL: 3}
+_GRAVITY = {facts.OK: 0, facts.UNKNOWN: 1, facts.WARNING: 2, facts.CRITICAL: 3}
 _COLUMNS = ("subject", "severity", "text", "manual")
 COLOURS = ("green", "yellow", "red", "magenta")
 
@@ -127,18 +127,18 @@ def status(ctx: click.Context, form: str, **given: int | None) -> int:
         # For a plug-in all on one line, without what would begin the figures.
         one_line = " ".join(error.args)
         if form in FORMATS:
-            show(_COLUMNS, [("configuration", health.UNKNOWN, one_line, "")], form)
+            show(_COLUMNS, [("configuration", facts.UNKNOWN, one_line, "")], form)
         else:
             known = ConfigError(_no_bar(one_line)) if form == "nagios" else error
             report_error(known, "UNKNOWN: ", err=False)
-        return health.UNKNOWN
+        return facts.UNKNOWN
     limits = limits_of(settings, given, is_quiet=form in ("json", "nagios"))
-    found = health.examine(settings)
+    found = facts.examine(settings)
     checks = [
         check._replace(detail=sanitise_line(check.detail), advice=sanitise_line(check.advice))
         for check in monitored(site, found, limits)
     ]
-    verdict = health.worst(checks)
+    verdict = facts.worst(checks)
     if form in FORMATS:
         show(_COLUMNS, ((one.subject, one.severity, one.text, one.manual) for one in checks), form)
         return verdict
@@ -149,12 +149,12 @@ def status(ctx: click.Context, form: str, **given: int | None) -> int:
     print_line(_coloured(verdict), ": " if grave else "", ", ".join(grave))
     width = max(len(check.subject) for check in checks)
     for check in checks:
-        mark = () if check.severity == health.OK else (_coloured(check.severity), ": ")
+        mark = () if check.severity == facts.OK else (_coloured(check.severity), ": ")
         print_line(f"{check.subject:<{width}}  ", *mark, check.text)
     return verdict
 
 
-def _plug_in(checks: list[health.Check], figures: str) -> None:
+def _plug_in(checks: list[facts.Check], figures: str) -> None:
     """
     One line with the figures behind a bar, then the long output: what is not well, then the rest.
 
@@ -165,10 +165,10 @@ def _plug_in(checks: list[health.Check], figures: str) -> None:
     first = (
         "; ".join([f"{grave[0].subject}: {grave[0].text}", *(check.subject for check in grave[1:])]) if grave else ""
     )
-    words = f"{health.WORDS[health.worst(checks)].upper()}: {first or f'{len(checks)} checks'}"
+    words = f"{facts.WORDS[facts.worst(checks)].upper()}: {first or f'{len(checks)} checks'}"
     data(f"{_no_bar(words)} | {sanitise_line(figures, None)}")
     for check in graver:
-        data(_no_bar(f"{health.WORDS[check.severity].upper()}: {check.subject}: {check.text}"))
+        data(_no_bar(f"{facts.WORDS[check.severity].upper()}: {check.subject}: {check.text}"))
 
 
 def _no_bar(text: str) -> str:
@@ -177,4 +177,4 @@ def _no_bar(text: str) -> str:
 
 
 def _coloured(severity: int) -> Coloured:
-    return Coloured(click.style(health.WORDS[severity].upper(), fg=COLOURS[severity], bold=True))
+    return Coloured(click.style(facts.WORDS[severity].upper(), fg=COLOURS[severity], bold=True))

@@ -144,7 +144,7 @@ class Delivery:
         aside = [*what.held, *aside]
         if messages:
             messages[-1] = messages[-1]._replace(seq=what.seq)
-        self._summary.quarantine(held.newly_quarantined(self._con, self._target, aside))
+        self._summary.quarantine(held.newly_held(self._con, self._target, aside))
         if not messages and not aside and not what.proofs and what.seq is None:
             return
         seq = None if messages else what.seq
@@ -404,7 +404,7 @@ class Delivery:
         is_correction = record.notes is not None and record.notes == self._plugin.replacement_note
         believed = "correction" if is_correction else "quarantined"
         aside = _refused(record, answer, len(message.data), before, self._run, believed)
-        new = held.newly_quarantined(self._con, self._target, [aside])
+        new = held.newly_held(self._con, self._target, [aside])
         ledger.refused(self._con, self._target, message, answer.status, _words_of(answer), [aside])
         self._summary.quarantine(new)
         if aside.state == "held":

@@ -36,7 +36,7 @@ class RefusalHistory(NamedTuple):
     """The number of the last of these runs."""
 
 
-class QuarantineEntry(NamedTuple):
+class HeldEntry(NamedTuple):
     """One record that is not sent to a target, and why."""
 
     target: str
@@ -134,7 +134,7 @@ def refusals(con: Connection, target: str, job_id: str) -> RefusalHistory | None
     return None if row is None else RefusalHistory._make(row)
 
 
-def newly_quarantined(con: Connection, target: str, held: Sequence[HeldRecord]) -> list[HeldRecord]:
+def newly_held(con: Connection, target: str, held: Sequence[HeldRecord]) -> list[HeldRecord]:
     """Return the records that are not retried soon and were not reported before. Call it before they are stored."""
     before = states(con, target, [one.record.job_id for one in held if one.state != "held"])
     return [one for one in held if one.state != "held" and before.get(one.record.job_id) not in (one.state, "dropped")]
@@ -155,20 +155,20 @@ def _release(con: Connection, target: str, job_ids: Iterable[str]) -> None:
 
 def hold_only(con: Connection, target: str, held: Sequence[HeldRecord], known: Collection[str]) -> int:
     """
-    Hold exactly these jobs, of those ``known`` before (`quarantined`), for a target that is sent sums.
+    Hold exactly these jobs, of those ``known`` before (`held_within`), for a target that is sent sums.
 
     Returns how many of them are quarantined and were not before.
     """
     now = int(time.time())
     with transaction(con):
-        new = len(newly_quarantined(con, target, held))
+        new = len(newly_held(con, target, held))
         _release(con, target, {*known}.difference(one.record.job_id for one in held))
         for one in held:
             hold(con, target, one, now)
     return new
 
 
-def quarantined(con: Connection, target: str, periods: Iterable[tuple[int, float]]) -> set[str]:
+def held_within(con: Connection, target: str, periods: Iterable[tuple[int, float]]) -> set[str]:
     """Return the JobIDs of the held records that ended in some periods, except dropped ones."""
     asked = "SELECT JobID FROM HeldRecords WHERE Target = ? AND EndTime >= ? AND EndTime < ? AND State <> 'dropped'"
     return {job_id for period in periods for (job_id,) in con.execute(asked, (target, *period))}
@@ -204,9 +204,7 @@ def earliest_undelivered_end(con: Connection, target: str) -> int | None:
     return None if row[0] is None else int(row[0])
 
 
-def quarantine_entries(
-    con: Connection, *, target: str | None = None, job_id: str | None = None
-) -> list[QuarantineEntry]:
+def held_entries(con: Connection, *, target: str | None = None, job_id: str | None = None) -> list[HeldEntry]:
     """Return the held records of all targets or one, and of all jobs or one, by target and end time."""
     asked = {f"{column} = ?": value for column, value in (("Target", target), ("JobID", job_id)) if value is not None}
     rows = con.execute(
@@ -214,10 +212,10 @@ def quarantine_entries(
         f" WHERE {' AND '.join(asked) or '1'} ORDER BY Target, EndTime, JobID",
         tuple(asked.values()),
     )
-    return [QuarantineEntry._make(row) for row in rows]
+    return [HeldEntry._make(row) for row in rows]
 
 
-def any_quarantined(con: Connection, target: str, ended: tuple[int, int]) -> bool:
+def any_held(con: Connection, target: str, ended: tuple[int, int]) -> bool:
     """Whether any record with ``ended[0] <= EndTime < ended[1]`` is held back."""
     asked = "SELECT 1 FROM HeldRecords WHERE Target = ? AND EndTime >= ? AND EndTime < ? LIMIT 1"
     return con.execute(asked, (target, *ended)).fetchone() is not None
@@ -229,7 +227,7 @@ def outdated(con: Connection, target: Target) -> list[str]:
 
     Raises InputError if nothing is quarantined as a correction.
     """
-    aside = [one.job_id for one in quarantine_entries(con, target=target.block) if one.state == "correction"]
+    aside = [one.job_id for one in held_entries(con, target=target.block) if one.state == "correction"]
     known = versions(con, target.block, aside, keeps_first=True)
     keys = sorted({version.key for found in known.values() for version in found})
     if not keys:

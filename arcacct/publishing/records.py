@@ -466,7 +466,7 @@ def release_absent(ctx: RunContext) -> None:
 
     Otherwise an operator could make room at a receiver for a correction that cannot be sent.
     """
-    job_ids = [one.job_id for one in held.quarantine_entries(ctx.publishing, target=ctx.block)]
+    job_ids = [one.job_id for one in held.held_entries(ctx.publishing, target=ctx.block)]
     for start in range(0, len(job_ids), sent.MANY):
         some = job_ids[start : start + sent.MANY]
         there = reader.by_job_id(ctx.accounting, some)

@@ -120,7 +120,7 @@ def unsettled(here: Places, con: Connection, month: Month) -> Iterator[tuple[str
     These are jobs on hold, and jobs without a record whose event FINISHED a sweep moved to `unusable`.
     """
     start, end = month_bounds(*month)
-    for job_id, job in unfinished.on_hold(con).items():
+    for job_id, job in unfinished.held_jobs(con).items():
         ended_s = job.finished_s or job.event_ns // 10**9
         if start <= ended_s < end:
             yield (
@@ -446,7 +446,7 @@ def _hold_refused(
     periods.append((LAST_SECOND + 1, math.inf))
     pages = (page for period in periods for page in reader.ended_between(ctx.accounting, *period))
     # A job that ends in the future is in none of the months, and its values may be corrected at any time.
-    known = held.quarantined(ctx.publishing, ctx.block, [*(month_bounds(*month) for month in months), (now, math.inf)])
+    known = held.held_within(ctx.publishing, ctx.block, [*(month_bounds(*month) for month in months), (now, math.inf)])
     others = reader.by_job_id(ctx.accounting, [*logged, *known]).values()
     found = (_left_out(ctx, family, aar, now) for aar in chain(chain.from_iterable(pages), others))
     aside = {one.record.job_id: one for one in found if one is not None}

@@ -361,7 +361,7 @@ def why(
     if seen is not None:
         state, event_s, is_swept = seen
         swept = "and its files were read by a sweep" if is_swept else "not yet confirmed by a sweep"
-        if state == unfinished.ON_HOLD and not aar.end_time:
+        if state == unfinished.VANISHED and not aar.end_time:
             yield f"  last event at {iso(event_s)}; its files are gone, and its usage is unknown:"
             yield f"  {unfinished.REMEDIES}"
         else:
@@ -429,7 +429,7 @@ def _in_the_ledger(
         texts = SentTexts(plugin, accounting, publishing) if with_texts else None
         sent = messages_of(publishing, plugin.target.block, job_id)
         yield from _records_sent(plugin, sent, None, texts)
-        yield from _set_aside(plugin, held.quarantine_entries(publishing, target=plugin.target.block, job_id=job_id))
+        yield from _set_aside(plugin, held.held_entries(publishing, target=plugin.target.block, job_id=job_id))
 
 
 def _records_sent(
@@ -448,7 +448,7 @@ def _lines(sent: SentText) -> Iterator[str]:
             yield f"      {line}"
 
 
-def _set_aside(plugin: TargetPlugin, aside: Iterable[held.QuarantineEntry]) -> Iterator[str]:
+def _set_aside(plugin: TargetPlugin, aside: Iterable[held.HeldEntry]) -> Iterator[str]:
     for one in aside:
         more = (
             f"tried {count_of(one.attempts + 1, 'time')}" if one.attempts else "",
@@ -477,7 +477,7 @@ def _beside_records(
         yield f"  {target.name}: counted in a sum of its month: {_message(message, aar)}{repaired}"
         if texts is not None:
             yield from _lines(texts.of_sum(message.message_id, key))
-    aside = held.quarantine_entries(con, target=target.block, job_id=aar.job_id)
+    aside = held.held_entries(con, target=target.block, job_id=aar.job_id)
     yield from _set_aside(plugin, aside)
     if any(one.state == "correction" for one in aside):
         changed = changed_since_sent(accounting, con, target.block, aar.job_id)

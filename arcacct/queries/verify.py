@@ -459,7 +459,7 @@ class _AtTarget:
         self._former = former_publisher(target.plugin, target.ledger)
         known = target_months.load(self._ledger, self._block)
         self._held_month = target_months.held(known).get(target.month)
-        self._is_any_aside = held.any_quarantined(self._ledger, self._block, target.ended)
+        self._is_any_aside = held.any_held(self._ledger, self._block, target.ended)
         self._cursor = cursors.cursor(self._ledger, self._block)
         self._unanswered = sent.pending(self._ledger, self._block)
         self._unanswered_jobs = set(self._unanswered.values())
@@ -629,7 +629,7 @@ class _AtTarget:
         if not self._is_any_aside:
             return None
         start, end = self._target.ended
-        found = held.quarantine_entries(self._ledger, target=self._block, job_id=job.job_id)
+        found = held.held_entries(self._ledger, target=self._block, job_id=job.job_id)
         return next((f"{one.state}: {one.reason}" for one in found if start <= one.end_time < end), None)
 
     def _why_not(self, job: MonthJob) -> str:
@@ -680,7 +680,7 @@ class _AtTarget:
                 why = "no longer in the database with an end in this month"
                 if job_id in self._doubtful:
                     why = f"held since then: {self._doubtful[job_id].text}"
-                entries = held.quarantine_entries(self._ledger, target=self._block, job_id=job_id)
+                entries = held.held_entries(self._ledger, target=self._block, job_id=job_id)
                 remedy = "".join(f"; {one.state}: {one.reason}" for one in entries)
                 yield job_id, f"sent, and {why}{remedy or f'; {self._republish()} takes it back'}"
             left = _MOST_COMPARED

@@ -10,11 +10,11 @@ from arcacct.config.paths import Places
 from arcacct.database.access import writing
 from arcacct.database.connection import Connection
 from arcacct.database.schema import SOURCES, create_views, sources_of
-from arcacct.records.import_quarantine import (
+from arcacct.records.rejected import (
     Fault,
-    Quarantine,
-    Reject,
     RejectedEntry,
+    RejectedRecord,
+    RejectedRecords,
     RetryResult,
     fault,
     is_of_record,
@@ -72,7 +72,7 @@ class ImportRun:
         self._scope = scope
         self._say = say
         self._causes = Causes()
-        self._quarantine = Quarantine(con, source, scope)
+        self._quarantine = RejectedRecords(con, source, scope)
         self._slice = _FIRST
         self._to_read: set[str] = set()
         """Files that a retry reads from their start, since some of their records are not kept whole."""
@@ -104,7 +104,7 @@ class ImportRun:
         self._say(complaint)
         self.report.unreadable += 1
 
-    def _say_news(self, news: Iterable[Reject]) -> None:
+    def _say_news(self, news: Iterable[RejectedRecord]) -> None:
         """Report the newly rejected records, in one line for each reason."""
         for one in news:
             self.report.news += 1

@@ -19,7 +19,7 @@ from arcacct.times import HOUR_S
 # or a person settles it.
 
 
-ON_HOLD = "VANISHED"
+VANISHED = "VANISHED"
 """StatusFiles.State of a job on hold. A state that is recorded later replaces it: then the job is examined again."""
 REMEDIES = (
     "`arcacct import arex FILE` imports it from a backup of A-REX's database, `arcacct sweep --give-up JOBID` marks it "
@@ -44,7 +44,7 @@ class InProgress(NamedTuple):
     """Start of its last state, UTC nanoseconds."""
     finished_s: int | None
     """When A-REX reported its end, UTC seconds: only its usage is missing."""
-    on_hold: bool
+    is_held: bool
     """Whether it is on hold already."""
     gone_ns: int | None
     """When a sweep first found its files gone, UTC nanoseconds."""
@@ -68,7 +68,7 @@ def in_progress(con: Connection, origins: Iterable[str]) -> dict[str, InProgress
 def _jobs(con: Connection, condition: str, values: tuple[str, ...]) -> dict[str, InProgress]:
     rows = con.execute(
         # CROSS: SQLite starts from the few jobs in progress.
-        f"SELECT JobID, AAR.RecordID, EventNs, {_FINISHED}, State = '{ON_HOLD}',"
+        f"SELECT JobID, AAR.RecordID, EventNs, {_FINISHED}, State = '{VANISHED}',"
         f" CASE WHEN Size = {_NO_FILE} THEN MTimeNs END FROM AAR"
         f" CROSS JOIN StatusFiles ON StatusFiles.RecordID = AAR.RecordID WHERE {_IN_PROGRESS} AND {condition}",
         values,
@@ -100,7 +100,7 @@ def abort(con: Connection, job: InProgress, states: Sequence[str]) -> bool:
                EndTime = coalesce({_FINISHED}, {last_event}, SubmitTime)
          WHERE RecordID = :record_id AND {_IN_PROGRESS}
            AND (SELECT EventNs FROM StatusFiles WHERE StatusFiles.RecordID = AAR.RecordID) = :event_ns
-           AND (:on_hold OR {_FINISHED} IS NULL)
+           AND (:is_held OR {_FINISHED} IS NULL)
         """,
         job._asdict(),
     )
@@ -116,7 +116,7 @@ def hold(con: Connection, job: InProgress) -> bool:
     cursor = con.execute(
         "UPDATE StatusFiles SET State = ? WHERE RecordID = ? AND EventNs = ?"
         f" AND EXISTS (SELECT 1 FROM AAR WHERE AAR.RecordID = StatusFiles.RecordID AND {_IN_PROGRESS})",
-        (ON_HOLD, job.record_id, job.event_ns),
+        (VANISHED, job.record_id, job.event_ns),
     )
     return _settled(con, job, cursor.rowcount)
 
@@ -127,9 +127,9 @@ def _settled(con: Connection, job: InProgress, changed: int) -> bool:
     return changed > 0
 
 
-def on_hold(con: Connection) -> dict[str, InProgress]:
+def held_jobs(con: Connection) -> dict[str, InProgress]:
     """Return the jobs on hold, by job ID. Fast: reads only jobs in progress."""
-    return _jobs(con, "State = ?", (ON_HOLD,))
+    return _jobs(con, "State = ?", (VANISHED,))
 
 
 # Ends of jobs that sweeps found and that neither callouts nor the spool reported.

@@ -9,7 +9,7 @@ from arcacct.benchmark import SUBSTITUTE_SHOWN, parsed_benchmark
 from arcacct.config.settings import Settings
 from arcacct.database.connection import Connection
 from arcacct.database.schema import incarnation
-from arcacct.queries.health_queries import Basis, basis
+from arcacct.health.databases import Basis, basis
 from arcacct.queries.questions import Selection, first_end_s, waits, walltimes
 from arcacct.queries.usage import UsageTable, before_recording, usage
 from arcacct.queries.verify import verify

@@ -200,7 +200,7 @@ def _new_directory(directory: str) -> Iterator[str]:
 
 def _configured(home: str, box: Sandbox) -> Settings:
     """Write arc.conf and arcacct.conf, and read them as every command does."""
-    from arcacct.queries.setup import callout_lines  # noqa: PLC0415  `arcacct sandbox` does not need it
+    from arcacct.health.setup import callout_lines  # noqa: PLC0415  `arcacct sandbox` does not need it
 
     arc_conf, launcher = os.path.join(home, "arc.conf"), os.path.join(home, "arcacct-hook")
     shutil.copy(resource("etc", "arcacct-hook"), launcher)

@@ -25,7 +25,7 @@ from arcacct.database.access import open_accounting
 from arcacct.database.schema import note_delivered
 from arcacct.errors import InputError, StoreBusy
 from arcacct.records import reader
-from arcacct.records.import_quarantine import listed
+from arcacct.records.rejected import listed
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -40,7 +40,7 @@ PAGES = {
 def bench(size: str) -> list[Figure]:
     """One row for each page: CPU of Datasette."""
     jobs = SIZES[size]
-    unit = (ROOT / "etc/arcacct-portal.service").read_text(encoding="utf-8")
+    unit = (ROOT / "etc/systemd/arcacct-portal.service").read_text(encoding="utf-8")
     words = {"on": True, "off": False}
     settings = {name: words.get(text, text) for name, text in re.findall(r"--setting (\S+) (\S+)", unit)}
     settings = {name: int(text) if isinstance(text, str) else text for name, text in settings.items()}

@@ -198,7 +198,7 @@ def _at_host(series: str) -> str:
 
 def test_the_prune_unit_asks_for_a_date() -> None:
     """What systemd takes out of the line are its own signs; the shell runs `date`, and what is left is a time."""
-    text = (ETC / "arcacct-prune.service").read_text(encoding="ascii")
+    text = (ETC / "systemd" / "arcacct-prune.service").read_text(encoding="ascii")
     (line,) = re.findall(r"(?m)^ExecStart=(.*)$", text)
     shell, flag, script = shlex.split(line.replace("$$", "$").replace("%%", "%"))
     assert (shell, flag) == ("/bin/sh", "-c")

@@ -20,8 +20,8 @@ from other_users import acting_as
 from arcacct.config.parser import load
 from arcacct.config.review import STATES, Release
 from arcacct.files.directories import resource
-from arcacct.queries import setup as queries_setup
-from arcacct.queries.health import CRITICAL, OK, WARNING
+from arcacct.health import setup as queries_setup
+from arcacct.health.facts import CRITICAL, OK, WARNING
 from arcacct.sandbox import authority
 
 

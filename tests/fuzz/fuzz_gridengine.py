@@ -23,7 +23,7 @@ from fuzz.database import differing, dump, opened
 from gridengine_files import BEGIN, COLON, JSON_90, JSON_91, World, ran
 
 from arcacct.files import follow
-from arcacct.records import import_quarantine
+from arcacct.records import rejected
 from arcacct.sources.gridengine import accounting_file
 from arcacct.sources.gridengine.accounting_file import LATEST_US, record
 from arcacct.sources.gridengine.record import Record
@@ -199,7 +199,7 @@ def tried(files: dict[str, bytes], work: pathlib.Path) -> None:
 def _small() -> Iterator[None]:
     """Long lines of some KiB: what is to be told of them does not depend on how long is too long."""
     sizes = {"LONGEST_LINE": _LONGEST_LINE, "_BEGINNING": _LONGEST_KEPT + 1, "CHUNK_BYTES": 16 * 1024}
-    with patch.multiple(follow, **sizes), patch.object(import_quarantine, "LONGEST_BYTES", _LONGEST_KEPT):
+    with patch.multiple(follow, **sizes), patch.object(rejected, "LONGEST_BYTES", _LONGEST_KEPT):
         yield
 
 

@@ -13,7 +13,7 @@ import random
 
 from batch_files import BEGIN
 
-from arcacct.records.import_quarantine import Fault
+from arcacct.records.rejected import Fault
 from arcacct.sources.engine.batch_runs import BatchRun, LogForm
 from arcacct.sources.pbs.importer import SOURCE
 

@@ -26,7 +26,7 @@ from sonar_site import REAL_FILES, SERIES, objects, sample, sysinfo_of
 from sonar_versions import VERSIONS, everything, jobs
 
 from arcacct.config.paths import Places
-from arcacct.records.import_quarantine import LONGEST_BYTES, MOST_OF_A_FILE
+from arcacct.records.rejected import LONGEST_BYTES, MOST_OF_A_FILE
 from arcacct.sources.sonar import envelopes
 from arcacct.sources.sonar.envelopes import TelemetryStream
 from arcacct.sources.sonar.fields import LARGEST, Strict

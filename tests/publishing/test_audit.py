@@ -10,9 +10,9 @@ import pytest
 from in_process import said
 from publishing_site import CARS, SGAS, SUMMARIES, Job, Site, jobs, publish_well, received_by_both
 
+from arcacct.health import checks, facts
 from arcacct.publishing.run import republish
 from arcacct.publishing.target_run import Period
-from arcacct.queries import health, health_checks
 from arcacct.targets import plugins
 
 BOTH = SGAS + CARS
@@ -40,7 +40,7 @@ def db_check(site: Site, capfd) -> tuple[int, str]:
 
 
 def severities(site: Site) -> dict[str, int]:
-    found = health_checks.judge(health.examine(site.settings), health.Thresholds())
+    found = checks.judge(facts.examine(site.settings), facts.Thresholds())
     return {one.subject: one.severity for one in found if one.severity}
 
 
@@ -62,8 +62,8 @@ def test_a_cursor_with_a_flipped_bit(site, capfd, bit) -> None:
     assert code == 74
     assert text.count("two different positions in the log") == 2
     assert {subject: one for subject, one in severities(site).items() if "ledger" in subject} == {
-        "sgas:s ledger": health.CRITICAL,
-        "apel:a ledger": health.CRITICAL,
+        "sgas:s ledger": facts.CRITICAL,
+        "apel:a ledger": facts.CRITICAL,
     }
     assert publish_well(site) == [10, 10]
     assert received_by_both(site) == {job.job_id for job in jobs(14)}
@@ -80,7 +80,7 @@ def test_a_cursor_that_passed_jobs(site, capfd) -> None:
     assert code == 74
     assert "s: 10 records up to its position in the log were never sent" in text
     assert "job00004, job00005, job00006, ..." in text
-    assert severities(site)["sgas:s ledger"] == severities(site)["apel:a ledger"] == health.CRITICAL
+    assert severities(site)["sgas:s ledger"] == severities(site)["apel:a ledger"] == facts.CRITICAL
     republish(site.settings, plugins(site.settings), Period(1, 2_000_000_000), site._options())
     assert received_by_both(site) == {job.job_id for job in jobs(14)}
     assert db_check(site, capfd) == (0, "")

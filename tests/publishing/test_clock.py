@@ -12,7 +12,7 @@ from publishing_site import DAY_S, JUNE, at_apel, at_sgas, jobs, truth
 from publishing_world import FINE, Fault, World
 
 from arcacct.cli.targets import exit_code
-from arcacct.queries.health import OK
+from arcacct.health.facts import OK
 
 TARGETS = (
     "[arex/jura/sgas:s]\ntargeturl=https://sgas.example.org/sgas\nurbatchsize=1\n"

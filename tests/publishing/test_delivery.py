@@ -119,7 +119,7 @@ class OfOne:
 
     def aside(self) -> dict[str, str]:
         """The state of each job that is set aside."""
-        return {one.job_id: one.state for one in held.quarantine_entries(self.con)}
+        return {one.job_id: one.state for one in held.held_entries(self.con)}
 
     @property
     def last_seq(self) -> int:
@@ -311,7 +311,7 @@ def test_what_no_message_can_carry_is_set_aside_alone(make: Callable[..., OfOne]
     one.begin()
     one.deliver("a b c d", "e", seq=5)
     assert one.receiver.sent == ["a b", "d", "e"]
-    ((aside),) = held.quarantine_entries(one.con)
+    ((aside),) = held.held_entries(one.con)
     assert (aside.job_id, aside.state, aside.reason) == ("c", "quarantined", "cannot be carried")
     assert aside.next_try_s is not None
     assert one.last_seq == 5
@@ -395,7 +395,7 @@ def test_a_machine_that_is_not_ours_holds_nobody_else_up(make: Callable[..., OfO
         one.delivery.settle()
     assert one.receiver.sent == ["a", "b", "e"]
     assert one.aside() == dict.fromkeys("acd", "held")
-    assert {one.reason for one in held.quarantine_entries(one.con)} == {
+    assert {one.reason for one in held.held_entries(one.con)} == {
         "the receiver rejects records of this machine from us: not yours"
     }
     assert one.last_seq == 4
@@ -443,7 +443,7 @@ def test_a_refusal_that_nobody_believes_says_when_it_is_tried_again(make: Callab
     for run in (1, 2):
         one.begin(run)
         one.deliver_all("a", "b")
-    (aside,) = held.quarantine_entries(one.con)
+    (aside,) = held.held_entries(one.con)
     assert aside.next_try_s is not None
     assert one.ctx.summary.notes[-1].endswith(
         f"so in 2 runs, which is implausible for so small a record: sent again from {iso(aside.next_try_s)}"

@@ -60,7 +60,7 @@ def handle(
 
 def aside(ctx: RunContext) -> dict[str, str]:
     """The state of each job that is held back."""
-    return {one.job_id: one.state for one in held.quarantine_entries(ctx.publishing)}
+    return {one.job_id: one.state for one in held.held_entries(ctx.publishing)}
 
 
 def test_each_month_stays_in_its_family(tmp_path: pathlib.Path) -> None:

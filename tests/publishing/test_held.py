@@ -38,7 +38,7 @@ def to_send(con: Connection, *, refused: bool = False, due: RetryThresholds = DU
 
 def states(con: Connection, target: str = ONE) -> dict[str, str]:
     """The state of each job that is set aside."""
-    return {one.job_id: one.state for one in held.quarantine_entries(con, target=target)}
+    return {one.job_id: one.state for one in held.held_entries(con, target=target)}
 
 
 @pytest.mark.parametrize(
@@ -137,7 +137,7 @@ def test_what_is_told_once(con: Connection, before: str | None, state: str, is_n
         set_aside(con, "one", before)
     set_aside(con, "one", "quarantined" if state != "quarantined" else "dropped", target=OTHER)
     one = HeldRecord(record("one"), state, "why")
-    assert held.newly_quarantined(con, ONE, [one]) == [one] * is_new
+    assert held.newly_held(con, ONE, [one]) == [one] * is_new
 
 
 def test_a_released_record_waits_for_nothing(con: Connection) -> None:
@@ -163,7 +163,7 @@ def test_of_a_month_of_sums_exactly_these_are_set_aside(con: Connection) -> None
     set_aside(con, "first", "quarantined", target=OTHER)
 
     periods = [(MAY, MAY + 10), (MAY + 50, MAY + 60)]
-    known = held.quarantined(con, ONE, periods)
+    known = held.held_within(con, ONE, periods)
     assert known == {"first", "last", "stays"}
     aside = [HeldRecord(record(name, end_time=MAY + 9), "quarantined", "why") for name in ("stays", "new", "dropped")]
     assert held.hold_only(con, ONE, aside, known) == 1
@@ -207,7 +207,7 @@ def test_what_is_told_of_another_try(con: Connection) -> None:
     set_aside(con, "d", "correction", next_try=MAY)
     set_aside(con, "e")
     when = "tried again from 2026-05-05T16:53:20Z"
-    found = held.quarantine_entries(con)
+    found = held.held_entries(con)
     assert [one.retry_text for one in found] == [when, "tried again with the next run", when, "", ""]
 
 
@@ -218,7 +218,7 @@ def test_what_is_asked_for_is_listed(con: Connection) -> None:
     set_aside(con, "one", target=OTHER)
 
     def listed(**asked: str) -> list[tuple[str, str]]:
-        return [(one.target, one.job_id) for one in held.quarantine_entries(con, **asked)]
+        return [(one.target, one.job_id) for one in held.held_entries(con, **asked)]
 
     assert listed() == [(ONE, "two"), (ONE, "one"), (OTHER, "one")]
     assert listed(target=ONE) == [(ONE, "two"), (ONE, "one")]

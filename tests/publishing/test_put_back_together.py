@@ -11,7 +11,7 @@ from publishing_site import CARS, SGAS, SUMMARIES, Job, Site, at_sgas, jobs, pub
 
 from arcacct.database import location, upkeep
 from arcacct.errors import FiguresHeld
-from arcacct.queries import health, health_checks
+from arcacct.health import checks, facts
 from arcacct.times import month_bounds, month_name, month_of
 
 
@@ -50,8 +50,8 @@ def held_months(site: Site) -> tuple[tuple[int, int], ...]:
     return tuple(site.ledger("SELECT DISTINCT Year, Month FROM TargetMonths WHERE Cause IS NOT NULL ORDER BY 1, 2"))
 
 
-def judged(site: Site) -> list[health.Check]:
-    return list(health_checks.judge(health.examine(site.settings), health.Thresholds()))
+def judged(site: Site) -> list[facts.Check]:
+    return list(checks.judge(facts.examine(site.settings), facts.Thresholds()))
 
 
 def severities(site: Site) -> dict[str, int]:
@@ -69,7 +69,7 @@ def test_no_figure_falls(site) -> None:
     put_back(site, copy)
     site.record(*of_this_month(1, 60))
 
-    assert severities(site)["ledger"] == health.CRITICAL
+    assert severities(site)["ledger"] == facts.CRITICAL
     advice = {one.advice for one in judged(site) if one.subject == "ledger"}
     assert advice == {"if this is intended, run `arcacct publish`"}
     outcome = site.publish()

@@ -16,7 +16,7 @@ from arcacct.config.check import check
 from arcacct.config.options import ERROR
 from arcacct.config.settings import settings
 from arcacct.errors import CredentialError
-from arcacct.queries.doctor_checks import Site, credentials
+from arcacct.health.doctor_checks import Site, credentials
 from arcacct.sandbox import authority
 from arcacct.targets import kinds, plugins
 

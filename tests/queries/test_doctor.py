@@ -46,10 +46,10 @@ from arcacct.database.durable import SNAPSHOT, log_done
 from arcacct.database.schema import note
 from arcacct.errors import ArcacctError
 from arcacct.files.directories import resource
-from arcacct.queries import doctor, doctor_checks, doctor_host, health, health_checks
-from arcacct.queries.doctor_checks import Process, Site
-from arcacct.queries.doctor_host import mount_of
-from arcacct.queries.health import CRITICAL, OK, UNKNOWN, WARNING, Check, Disk, Thresholds, disk_check
+from arcacct.health import checks, doctor, doctor_checks, doctor_host, facts
+from arcacct.health.doctor_checks import Process, Site
+from arcacct.health.doctor_host import mount_of
+from arcacct.health.facts import CRITICAL, OK, UNKNOWN, WARNING, Check, Disk, Thresholds, disk_check
 from arcacct.records import recorder
 from arcacct.sandbox import Sandbox, authority
 from arcacct.targets import kinds
@@ -668,17 +668,17 @@ def test_a_limit_is_reported_from_its_value_on_or_below_it(limit: Limit) -> None
         judged = {limit.warning: OK, limit.warning - 1: WARNING, limit.critical: WARNING, limit.critical - 1: CRITICAL}
     else:
         judged = {limit.warning - 1: OK, limit.warning: WARNING, limit.critical - 1: WARNING, limit.critical: CRITICAL}
-    severity = health.under if limit.is_minimum else health.over
+    severity = facts.under if limit.is_minimum else facts.over
 
     assert {value: severity(value, limit) for value in judged} == judged
 
 
 def test_how_long_the_disk_will_do(clinic) -> None:
     """By the jobs of the last week; without any nobody knows."""
-    (one,) = health.look(clinic.here, None).disks
+    (one,) = facts.look(clinic.here, None).disks
     assert one.days is None
     clinic.live(jobs=7)
-    (one,) = health.look(clinic.here, None).disks
+    (one,) = facts.look(clinic.here, None).disks
     assert one.days == one.free_bytes // 1700
 
 
@@ -1156,11 +1156,11 @@ def test_a_launcher_in_a_closed_directory_is_unknown(public_dir) -> None:
     with acting_as("nobody"):
         one = about(site.verdicts(), "launcher")
         (found,) = [found for found in check(conf, kinds()) if found.option == "statecallout"]
-        state = health.examine(settings(conf, kinds()))
+        state = facts.examine(settings(conf, kinds()))
 
     assert (one.severity, one.exit_code, one.text) == (UNKNOWN, 78, text)
     assert (found.severity, found.text) == ("warning", text)
-    (shown,) = [shown for shown in health_checks.judge(state, Thresholds()) if shown.subject == "launcher"]
+    (shown,) = [shown for shown in checks.judge(state, Thresholds()) if shown.subject == "launcher"]
     assert (shown.severity, shown.text) == (UNKNOWN, text)
 
 
@@ -1182,8 +1182,8 @@ def test_a_closed_control_directory_is_not_told_as_missing(public_dir) -> None:
         (one,) = doctor_checks.control_directory(site.site())
         assert (one.severity, one.exit_code, one.advice) == (UNKNOWN, 78, "run as the user of A-REX")
         assert location.misplaced(here) == hidden
-        assert not health.is_without_arex(open_to_all, has_callouts=False)
-        (disk,) = health.disks(here)
+        assert not facts.is_without_arex(open_to_all, has_callouts=False)
+        (disk,) = facts.disks(here)
         assert disk_check(disk, Thresholds()).text.startswith(f"{here.directory} {hidden}; ")
         with pytest.raises(ArcacctError, match=re.escape(hidden)):
             arex_databases(str(site.control))

@@ -25,9 +25,10 @@ from arcacct.config.settings import settings
 from arcacct.database import access
 from arcacct.database.access import open_publishing, read_accounting
 from arcacct.database.durable import MaintenanceEntry
+from arcacct.health import checks as health_checks
+from arcacct.health import facts
 from arcacct.publishing import ledger
 from arcacct.publishing.target_months import HeldMonth
-from arcacct.queries import health, health_checks
 from arcacct.targets import kinds
 
 ETC = pathlib.Path(__file__).parents[2] / "etc"
@@ -44,7 +45,7 @@ def test_a_site_that_is_well(site) -> None:
     assert site.status() == {}
     assert (found["arcacct_config_ok",], found["arcacct_database_ok",]) == (1, 1)
     assert before <= found["arcacct_metrics_written_timestamp_seconds",] <= time.time()
-    assert {severity for (name, *_), severity in found.items() if name == "arcacct_check"} == {health.OK}
+    assert {severity for (name, *_), severity in found.items() if name == "arcacct_check"} == {facts.OK}
 
 
 def test_a_configuration_that_is_broken(site) -> None:
@@ -56,8 +57,8 @@ def test_a_configuration_that_is_broken(site) -> None:
 
     assert {name for name, *_ in found} == FLAGS | {"arcacct_check"}
     assert (found["arcacct_config_ok",], found["arcacct_database_ok",]) == (0, 0)
-    assert found["arcacct_check", "configuration"] == health.UNKNOWN
-    assert arcacct("--config", site.conf, "status").returncode == health.UNKNOWN
+    assert found["arcacct_check", "configuration"] == facts.UNKNOWN
+    assert arcacct("--config", site.conf, "status").returncode == facts.UNKNOWN
 
 
 def test_a_configuration_that_is_away(tmp_path) -> None:
@@ -71,10 +72,10 @@ def test_a_configuration_that_is_away(tmp_path) -> None:
 def test_an_error_of_our_own(site, monkeypatch, capfd) -> None:
     """Whatever fails, the file is written, and the error is told."""
 
-    def broken(_settings: object) -> health.Health:
+    def broken(_settings: object) -> facts.Health:
         raise ZeroDivisionError
 
-    monkeypatch.setattr(health, "examine", broken)
+    monkeypatch.setattr(facts, "examine", broken)
     # What other tests of this process have opened, and damaged, is not to blame.
     monkeypatch.setattr(access, "opened", {})
     output = site.conf.parent / "arcacct.prom"
@@ -121,9 +122,9 @@ def test_a_database_that_cannot_be_read(site, spoil) -> None:
 
     found = site.metrics(74)
 
-    assert site.status()["database"].severity == health.CRITICAL
+    assert site.status()["database"].severity == facts.CRITICAL
     assert (found["arcacct_config_ok",], found["arcacct_database_ok",]) == (1, 0)
-    assert found["arcacct_check", "database"] == health.CRITICAL
+    assert found["arcacct_check", "database"] == facts.CRITICAL
     assert ("arcacct_jobs",) in before
     assert ("arcacct_jobs",) not in found
     assert {name for name, *_ in found} >= {"arcacct_spool_known", "arcacct_certificate_not_after_timestamp_seconds"}
@@ -149,9 +150,9 @@ def test_a_database_that_every_writing_command_refuses(site, is_there) -> None:
 
     assert swept.returncode == 78
     told = site.status()["database"]
-    assert told.severity == health.CRITICAL
+    assert told.severity == facts.CRITICAL
     assert told.text.partition(";")[0] in swept.stderr
-    assert found["arcacct_check", "database"] == health.CRITICAL
+    assert found["arcacct_check", "database"] == facts.CRITICAL
     # What can be read is known all the same.
     assert ("arcacct_jobs",) in found
     # A snapshot for readers is no database of the control directory, and is only read.
@@ -175,7 +176,7 @@ def test_no_target(site) -> None:
     """Nothing is published, and nobody may have noticed; who means it says so in the configuration."""
     site.configure("")
     found = site.status()
-    assert found["targets"].severity == health.WARNING
+    assert found["targets"].severity == facts.WARNING
     assert site.metrics()["arcacct_targets",] == 0
 
     site.configure("[arcacct]\npublishes=no\n")
@@ -191,7 +192,7 @@ def test_jura_still_publishes(site) -> None:
 
     found = site.status()
 
-    assert [(check.subject, check.severity) for check in found.values()] == [("jura", health.CRITICAL)]
+    assert [(check.subject, check.severity) for check in found.values()] == [("jura", facts.CRITICAL)]
     assert "[arex/jura/sgas:s]: is a target of A-REX's jura-ng, which would publish in addition" in found["jura"].text
     assert site.metrics()["arcacct_jura_targets",] == 1
     job = arcacct("--config", site.conf, "query", "--format", "csv", "SELECT job_id FROM v1_jobs LIMIT 1")
@@ -226,7 +227,7 @@ def test_callouts_that_are_never_called(site) -> None:
 
     found = site.status()
 
-    assert [(check.subject, check.severity) for check in found.values()] == [("callouts", health.WARNING)]
+    assert [(check.subject, check.severity) for check in found.values()] == [("callouts", facts.WARNING)]
     assert "does A-REX call arcacct-hook?" in found["callouts"].text
     assert (site.metrics()["arcacct_ended_jobs", "callout"], site.metrics()["arcacct_ended_jobs", "sweep"]) == (0, 1)
 
@@ -258,12 +259,12 @@ def test_a_launcher_with_a_spool_of_its_own(site, tmp_path) -> None:
     """What it spools where no sweep looks is counted, with the age of the oldest; and one that is away is critical."""
     launcher, spool = site.conf.parent / "arcacct-hook", tmp_path / "elsewhere"
     launcher.unlink()
-    assert site.status()["launcher"].severity == health.CRITICAL
+    assert site.status()["launcher"].severity == facts.CRITICAL
     assert site.metrics()["arcacct_launcher_ok", str(launcher)] == 0
 
     launcher.write_text((ETC / "arcacct-hook").read_text().replace("ARCACCT_SPOOL:-}", f"ARCACCT_SPOOL:-{spool}}}"))
     launcher.chmod(0o755)
-    assert site.status()["launcher spool"].severity == health.CRITICAL
+    assert site.status()["launcher spool"].severity == facts.CRITICAL
     began_s = int(time.time()) - 2 * DAY_S
     subprocess.run([launcher, site.here.controldir, "J", "SUBMIT"], check=True, env={"PATH": "/usr/bin:/bin"})
     (event,) = spool.iterdir()
@@ -271,7 +272,7 @@ def test_a_launcher_with_a_spool_of_its_own(site, tmp_path) -> None:
 
     found = site.status()["launcher spool"]
 
-    assert (found.severity, f"{launcher} spools in {spool}" in found.text) == (health.CRITICAL, True)
+    assert (found.severity, f"{launcher} spools in {spool}" in found.text) == (facts.CRITICAL, True)
     assert "1 event, the oldest" in found.text
     samples_now = site.metrics()
     assert samples_now["arcacct_launcher_spool_files", str(launcher)] == 1
@@ -286,7 +287,7 @@ def test_a_launcher_with_a_spool_of_its_own(site, tmp_path) -> None:
 def test_a_spool_that_cannot_be_listed(site) -> None:
     """Nobody takes it for empty: what the last sweep left counts, and without its word nothing is known."""
     os.makedirs(site.here.spool, mode=0o700)
-    limits, found = health.Thresholds(), health.examine(settings(load(str(site.conf), {}), kinds()))
+    limits, found = facts.Thresholds(), facts.examine(settings(load(str(site.conf), {}), kinds()))
     with acting_as("nobody"):
         hidden = look([site.here.spool])
 
@@ -296,9 +297,9 @@ def test_a_spool_that_cannot_be_listed(site) -> None:
         return next(check.severity for check in health_checks.judge(seen, limits) if check.subject == "spool")
 
     assert "Permission denied" in hidden.unknown[0]
-    assert judged(None) == health.UNKNOWN
-    assert judged(Spooled()) == health.OK
-    assert judged(Spooled(3, found.now - 2 * DAY_S)) == health.CRITICAL
+    assert judged(None) == facts.UNKNOWN
+    assert judged(Spooled()) == facts.OK
+    assert judged(Spooled(3, found.now - 2 * DAY_S)) == facts.CRITICAL
 
 
 def test_what_a_sweep_left_in_the_spool(site) -> None:
@@ -322,7 +323,7 @@ def test_a_key_of_another(site) -> None:
     key.write_bytes(pathlib.Path(other.key_path).read_bytes())
 
     found = site.status()["key"]
-    assert (found.severity, "is not the key of" in found.text) == (health.CRITICAL, True)
+    assert (found.severity, "is not the key of" in found.text) == (facts.CRITICAL, True)
 
 
 def test_marks_of_jura_ng_that_cannot_be_read(site) -> None:
@@ -335,7 +336,7 @@ def test_marks_of_jura_ng_that_cannot_be_read(site) -> None:
 
     found = site.status()["database"]
 
-    assert (found.severity, f"{marks}: what jura-ng published cannot be read" in found.text) == (health.CRITICAL, True)
+    assert (found.severity, f"{marks}: what jura-ng published cannot be read" in found.text) == (facts.CRITICAL, True)
     done = arcacct("--config", site.conf, "publish", "--dry-run")
     assert (done.returncode, "may count twice" in done.stderr) == (74, True)
 
@@ -346,8 +347,8 @@ def test_a_spool_that_is_no_directory(site, shape) -> None:
     spool = pathlib.Path(site.here.spool)
     shutil.rmtree(spool, ignore_errors=True)
     spool.write_text("") if shape == "a file" else spool.symlink_to("/nowhere/spool")
-    found = [one for one in health_checks.judge(_examined(site), health.Thresholds()) if one.subject == "spool"]
-    assert max(one.severity for one in found) == health.CRITICAL
+    found = [one for one in health_checks.judge(_examined(site), facts.Thresholds()) if one.subject == "spool"]
+    assert max(one.severity for one in found) == facts.CRITICAL
     assert any(f"{spool} is no directory" in one.text for one in found)
 
 
@@ -356,8 +357,8 @@ def test_a_lock_that_is_no_file(site) -> None:
     lock = pathlib.Path(site.here.queue_lock)
     lock.unlink(missing_ok=True)
     lock.mkdir()
-    found = [one for one in health_checks.judge(_examined(site), health.Thresholds()) if one.subject == "spool"]
-    assert any(one.severity == health.CRITICAL and f"{lock} is no file" in one.text for one in found)
+    found = [one for one in health_checks.judge(_examined(site), facts.Thresholds()) if one.subject == "spool"]
+    assert any(one.severity == facts.CRITICAL and f"{lock} is no file" in one.text for one in found)
 
 
 def test_a_launcher_that_is_a_pipe(site) -> None:
@@ -380,19 +381,19 @@ def test_events_that_a_recorder_leaves(site) -> None:
 
     lock.hold("schema version 28; this program supports 27")
     found = site.status()["recorder service"]
-    assert (found.severity, "this program supports 27" in found.text) == (health.WARNING, True)
+    assert (found.severity, "this program supports 27" in found.text) == (facts.WARNING, True)
     lock.hold()
     assert "recorder service" not in site.status()
     lock.release()
 
 
-@pytest.mark.parametrize(("days", "severity"), [(0.5, health.OK), (2, health.WARNING), (5, health.CRITICAL)])
+@pytest.mark.parametrize(("days", "severity"), [(0.5, facts.OK), (2, facts.WARNING), (5, facts.CRITICAL)])
 def test_a_publisher_that_does_not_run(site, days, severity) -> None:
     """Nothing waits, so nothing is late; but nobody would send it either."""
     site.published(seconds_ago=int(days * DAY_S) + 4000)
     with closing(open_publishing(site.here)) as con, con:
         con.execute("UPDATE Targets SET LastRun = LastSuccess")
-    found = {check.subject: check for check in health_checks.judge(_examined(site), health.Thresholds())}["sgas:s"]
+    found = {check.subject: check for check in health_checks.judge(_examined(site), facts.Thresholds())}["sgas:s"]
 
     assert found.severity == severity, found.text
     assert ("is arcacct-publish.timer active?" in found.text) == bool(severity)
@@ -415,7 +416,7 @@ def test_a_spool_that_nobody_drains(site) -> None:
     event.write_text("version=2\n")
     os.utime(event, (time.time() - 2 * DAY_S,) * 2)
 
-    assert [(check.subject, check.severity) for check in site.status().values()] == [("spool", health.CRITICAL)]
+    assert [(check.subject, check.severity) for check in site.status().values()] == [("spool", facts.CRITICAL)]
     assert site.metrics()["arcacct_spool_oldest_timestamp_seconds",] < time.time() - DAY_S
 
 
@@ -424,10 +425,10 @@ def test_a_month_that_is_held(site) -> None:
     found = _examined(site)
     (target,) = found.targets
     held = HeldMonth(2026, 10, "fewer jobs", 41, 40)
-    checks = health_checks.judge(found._replace(targets=(target._replace(held_months=(held,)),)), health.Thresholds())
+    checks = health_checks.judge(found._replace(targets=(target._replace(held_months=(held,)),)), facts.Thresholds())
 
     assert [(check.subject, check.severity) for check in checks if check.severity] == [
-        ("sgas:s figures", health.CRITICAL)
+        ("sgas:s figures", facts.CRITICAL)
     ]
 
 
@@ -442,14 +443,14 @@ def test_a_clock_that_was_ahead(site, what) -> None:
 
     found = site.status()
 
-    assert [(check.subject, check.severity) for check in found.values()] == [("clock", health.CRITICAL)]
+    assert [(check.subject, check.severity) for check in found.values()] == [("clock", facts.CRITICAL)]
     assert ("the last sweep is" if what == "sweep" else "the last run of sgas:s is") in found["clock"].text
 
 
 def test_a_disk_that_is_full(site) -> None:
     """The old file of metrics stays, which says when it was written; the command fails. `status` sees the disk."""
     site.configure(f"[arcacct]\nwarn_disk={2**20}TiB\ncrit_disk={2**20}TiB\n{TARGET}")
-    assert arcacct("--config", site.conf, "status").returncode == health.CRITICAL
+    assert arcacct("--config", site.conf, "status").returncode == facts.CRITICAL
     folder = site.conf.parent / "textfiles"
     folder.mkdir()
     code = (
@@ -479,16 +480,16 @@ def test_snapshots(site) -> None:
     examined = _examined(site)
     last = examined.maintenance_log["snapshot"]
     for done, severity in (
-        (last, health.OK),
-        (last._replace(at_s=examined.now - 3 * DAY_S), health.WARNING),
-        (last._replace(incarnation="another"), health.WARNING),
+        (last, facts.OK),
+        (last._replace(at_s=examined.now - 3 * DAY_S), facts.WARNING),
+        (last._replace(incarnation="another"), facts.WARNING),
     ):
-        checks = health_checks.judge(examined._replace(maintenance_log={"snapshot": done}), health.Thresholds())
+        checks = health_checks.judge(examined._replace(maintenance_log={"snapshot": done}), facts.Thresholds())
         assert [check.severity for check in checks if check.subject == "snapshot"] == [severity]
     # Who has removed it is not told any more.
     folder.rename(folder.with_name("file"))
     folder.write_text("")
-    assert "snapshot" not in {check.subject for check in health_checks.judge(_examined(site), health.Thresholds())}
+    assert "snapshot" not in {check.subject for check in health_checks.judge(_examined(site), facts.Thresholds())}
     assert ("arcacct_last_care_timestamp_seconds", "snapshot") not in site.metrics()
 
 
@@ -501,21 +502,21 @@ def test_backups_and_checks(site) -> None:
     assert found["arcacct_check_found_damage",] == 0
 
     examined = _examined(site)
-    for days, severity in ((0, health.OK), (10, health.WARNING), (40, health.CRITICAL)):
+    for days, severity in ((0, facts.OK), (10, facts.WARNING), (40, facts.CRITICAL)):
         old = {"backup": MaintenanceEntry(examined.now - days * DAY_S, is_well=True)}
-        checks = health_checks.judge(examined._replace(maintenance_log=old), health.Thresholds())
+        checks = health_checks.judge(examined._replace(maintenance_log=old), facts.Thresholds())
         assert next(check.severity for check in checks if check.subject == "backup") == severity
     site.update("UPDATE DBConfig SET KeyValue = '1' WHERE KeyName = 'ARCACCT_CREATED'")
     os.unlink(f"{site.here.directory}/care.json")
-    assert [(check.subject, check.severity) for check in site.status().values()] == [("backup", health.WARNING)]
+    assert [(check.subject, check.severity) for check in site.status().values()] == [("backup", facts.WARNING)]
 
     site.update("DELETE FROM StatusFiles")
     site.update("INSERT INTO StatusFiles VALUES (999999, 'FINISHED', 0, NULL, NULL, NULL)")
     site.update("PRAGMA foreign_keys = OFF")
     site.update("INSERT INTO JobEvents VALUES (999999, 'FINISHED', '2026-11-20')")
     assert arcacct("--config", site.conf, "db", "check").returncode == 74
-    assert site.status()["check"].severity == health.CRITICAL
+    assert site.status()["check"].severity == facts.CRITICAL
 
 
-def _examined(site) -> health.Health:
-    return health.examine(settings(load(str(site.conf), {}), kinds()))
+def _examined(site) -> facts.Health:
+    return facts.examine(settings(load(str(site.conf), {}), kinds()))

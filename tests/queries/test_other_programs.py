@@ -90,7 +90,7 @@ def script(here: Places, language: str, words: str) -> str:
     )
     return (
         found.replace("/var/lib/arcacct/", f"{here.directory}/")
-        .replace("/opt/arcacct/share/arcacct/", f"{ROOT}/etc/")
+        .replace("/opt/arcacct/share/arcacct/", f"{ROOT}/etc/duckdb/")
     )  # fmt: skip
 
 
@@ -114,7 +114,7 @@ def test_the_files_for_duckdb_are_those_of_the_views(name) -> None:
     """``python tests/support/sql_contract.py duckdb`` makes them."""
     made = sql_contract.duckdb_views(*sql_contract.DUCKDB_FILES[name])
 
-    assert (ROOT / "etc" / name).read_text(encoding="utf-8") == made
+    assert (ROOT / "etc" / "duckdb" / name).read_text(encoding="utf-8") == made
 
 
 def test_every_column_has_a_type() -> None:
@@ -142,7 +142,7 @@ def test_duckdb(here, tmp_path) -> None:
     manual = tmp_path / "manual.py"
     ledger = f"con.execute(\"ATTACH '{here.publishing_database}' AS publishing (TYPE sqlite, READ_ONLY)\")\n"
     for name in sql_contract.DUCKDB_FILES:
-        ledger += f"con.execute(open('{ROOT}/etc/{name}').read())\n"
+        ledger += f"con.execute(open('{ROOT}/etc/duckdb/{name}').read())\n"
     manual.write_text(script(here, "python", "import duckdb") + ledger)
     views = {view: kind.folder for kind in (ACCOUNTING, PUBLISHING) for view in sql_contract.documented(kind)}
     questions = [(f"typed {view}", f"SELECT * FROM {view}") for view in views]

@@ -9,7 +9,7 @@ import time
 from installed import arcacct
 from watched_site import DAY_S, TARGET
 
-from arcacct.queries import health
+from arcacct.health import facts
 
 DATUM = re.compile(r"'([^'=|]+)'=(-?\d+)(s|B|c|%|)((?:;[\d:~@.-]*){0,4})(?: |$)")
 """``'label'=value[unit];[warning];[critical];[minimum];[maximum]`` (Monitoring Plugins Development Guidelines, 2.6)."""
@@ -39,7 +39,7 @@ def test_figures_of_a_site_that_is_well(site) -> None:
 
     words, figures = _read(done.stdout)
 
-    assert done.returncode == health.OK
+    assert done.returncode == facts.OK
     assert words.startswith("OK: ")
     assert {"jobs", "spool", "sweep age", "sgas:s waiting", "sgas:s quarantined", "disk free"} <= {*figures}
     assert not any(_alarms(value, limit) for value, _unit, limits in figures.values() for limit in limits[:2] if limit)
@@ -58,7 +58,7 @@ def test_figures_alarm_where_the_checks_do(site) -> None:
     done = arcacct("--config", site.conf, "status", "--format", "nagios")
     words, figures = _read(done.stdout)
 
-    assert done.returncode == health.WARNING
+    assert done.returncode == facts.WARNING
     assert words.startswith("WARNING: spool: 100 events, ")
     alarmed = {label for label, (value, _unit, limits) in figures.items() if limits[0] and _alarms(value, limits[0])}
     assert {label.partition(" ")[0] for label in alarmed} == {"spool", "certificate"}
@@ -71,7 +71,7 @@ def test_what_cannot_be_known_is_one_line_and_3(site) -> None:
 
     done = arcacct("--config", site.conf, "status", "--format", "nagios")
 
-    assert done.returncode == health.UNKNOWN
+    assert done.returncode == facts.UNKNOWN
     (line,) = done.stdout.splitlines()
     assert line.startswith("UNKNOWN: ")
     assert "|" not in line

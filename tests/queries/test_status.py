@@ -23,8 +23,8 @@ from arcacct.config.parser import load
 from arcacct.config.settings import settings
 from arcacct.database.access import open_accounting, open_publishing, writing
 from arcacct.errors import TargetBusy, TargetRefuses
+from arcacct.health import facts
 from arcacct.publishing import ledger
-from arcacct.queries import health
 from arcacct.targets import kinds
 
 __all__ = ["public_dir"]
@@ -48,7 +48,7 @@ def test_a_target_that_is_down_for_two_days(site) -> None:
     found = site.status()
 
     assert list(found) == ["sgas:s"]
-    assert found["sgas:s"].severity == health.WARNING
+    assert found["sgas:s"].severity == facts.WARNING
     assert "5 records waiting" in found["sgas:s"].text
     assert "connection refused" in found["sgas:s"].text
 
@@ -60,7 +60,7 @@ def test_a_refusal_is_a_warning_at_once(site) -> None:
 
     site.published(seconds_ago=600, error=TargetRefuses("https://sgas.example.org/sgas/ur: HTTP 403"))
     found = site.status()
-    assert [(check.subject, check.severity) for check in found.values()] == [("sgas:s", health.WARNING)]
+    assert [(check.subject, check.severity) for check in found.values()] == [("sgas:s", facts.WARNING)]
     assert "last error: https://sgas.example.org/sgas/ur: HTTP 403" in found["sgas:s"].text
 
 
@@ -70,7 +70,7 @@ def test_corrections_that_the_receiver_has_not_taken(site) -> None:
         record = ledger.SentRecord("J", 1, 1, 1, b"")
         ledger.record_intent(con, BLOCK, [], [ledger.HeldRecord(record, "correction", "an older version is there")])
     found = site.status()
-    assert [(check.subject, check.severity) for check in found.values()] == [("sgas:s quarantine", health.WARNING)]
+    assert [(check.subject, check.severity) for check in found.values()] == [("sgas:s quarantine", facts.WARNING)]
     assert found["sgas:s quarantine"].text.startswith("1 correction; see")
 
 
@@ -87,7 +87,7 @@ def test_a_poisoned_record(site) -> None:
 
 
 @pytest.mark.parametrize(
-    ("days", "severity"), [(0, health.OK), (2, health.WARNING), (4, health.CRITICAL)], ids=["today", "2 days", "4 days"]
+    ("days", "severity"), [(0, facts.OK), (2, facts.WARNING), (4, facts.CRITICAL)], ids=["today", "2 days", "4 days"]
 )
 def test_a_record_that_waits_for_another_try(site, days, severity) -> None:
     """A refusal that nobody believes yet is no alarm, but one that lasts for days is; it says when the next try is."""
@@ -117,13 +117,13 @@ def test_a_sum_that_is_refused_again_and_again(site) -> None:
             (sent,) = ledger.record_intent(con, BLOCK, [message])
             ledger.refused(con, BLOCK, sent, 400, "no such field", [], [(2026, 10)], run)
             found = site.status()
-            assert [check.severity for check in found.values()] == ([] if run == 1 else [health.WARNING])
+            assert [check.severity for check in found.values()] == ([] if run == 1 else [facts.WARNING])
     assert "2026-10: a record of summaries refused in 2 runs: no such field" in found["sgas:s sums"].text
 
 
 @pytest.mark.parametrize(
     ("days", "severity"),
-    [(10, health.WARNING), (0.5, health.CRITICAL), (-1, health.CRITICAL)],
+    [(10, facts.WARNING), (0.5, facts.CRITICAL), (-1, facts.CRITICAL)],
     ids=["two weeks", "a day", "expired"],
 )
 def test_a_certificate_that_expires(site, days, severity) -> None:
@@ -144,9 +144,9 @@ def test_a_spool_that_fills(site) -> None:
 
     found = site.status()
 
-    assert [(check.subject, check.severity) for check in found.values()] == [("spool", health.WARNING)]
+    assert [(check.subject, check.severity) for check in found.values()] == [("spool", facts.WARNING)]
     os.utime(f"{site.here.spool}/7-FINISHED-J7", (time.time() - 2 * DAY_S,) * 2)
-    assert site.status()["spool"].severity == health.CRITICAL
+    assert site.status()["spool"].severity == facts.CRITICAL
 
 
 def test_a_note_of_the_place_that_is_none(site) -> None:
@@ -155,9 +155,9 @@ def test_a_note_of_the_place_that_is_none(site) -> None:
 
     found = site.status()
 
-    assert [(check.subject, check.severity) for check in found.values()] == [("database", health.CRITICAL)]
+    assert [(check.subject, check.severity) for check in found.values()] == [("database", facts.CRITICAL)]
     assert site.here.place_note in found["database"].text
-    assert site.metrics(74)["arcacct_check", "database"] == health.CRITICAL
+    assert site.metrics(74)["arcacct_check", "database"] == facts.CRITICAL
 
 
 def test_a_job_that_nobody_knows_the_usage_of(site) -> None:
@@ -173,7 +173,7 @@ def test_a_job_that_nobody_knows_the_usage_of(site) -> None:
 
     found = site.status()
 
-    assert found["vanished"].severity == health.WARNING
+    assert found["vanished"].severity == facts.WARNING
     assert "1 job ended and of unknown usage" in found["vanished"].text
     assert "--give-up JOBID" in found["vanished"].text
     told = arcacct("--config", site.conf, "job", "--only", "why", job_id).stdout
@@ -184,10 +184,10 @@ def test_a_job_that_nobody_knows_the_usage_of(site) -> None:
 def test_a_sweep_that_is_dead(site) -> None:
     """No sweep for a day is critical, none at all is a warning; a sweep ends both."""
     site.update("UPDATE DBConfig SET KeyValue = ? WHERE KeyName = 'ARCACCT_LAST_SWEEP'", str(int(time.time()) - DAY_S))
-    assert [(check.subject, check.severity) for check in site.status().values()] == [("sweep", health.CRITICAL)]
+    assert [(check.subject, check.severity) for check in site.status().values()] == [("sweep", facts.CRITICAL)]
 
     site.update("DELETE FROM DBConfig WHERE KeyName = 'ARCACCT_LAST_SWEEP'")
-    assert [(check.subject, check.severity) for check in site.status().values()] == [("sweep", health.WARNING)]
+    assert [(check.subject, check.severity) for check in site.status().values()] == [("sweep", facts.WARNING)]
 
     with closing(open_accounting(site.here)) as con, writing(con, site.here):
         save_sweep(con)
@@ -241,7 +241,7 @@ def test_a_configuration_that_cannot_be_read_is_unknown(tmp_path) -> None:
 
 def test_a_site_sets_its_limits(site) -> None:
     """What is a warning for one site is nothing for another, and critical for a third; figures tell the same."""
-    for limits, severity in (("", health.OK), ("warn_sweep=30s", 1), ("warn_sweep=1s\ncrit_sweep=30s", 2)):
+    for limits, severity in (("", facts.OK), ("warn_sweep=30s", 1), ("warn_sweep=1s\ncrit_sweep=30s", 2)):
         site.configure(f"[arcacct]\n{limits}\n{TARGET}")
 
         assert [(one.subject, one.severity) for one in site.status().values()] == [("sweep", severity)] * bool(severity)
@@ -257,15 +257,15 @@ def test_every_command_judges_a_certificate_by_the_same_limits(site) -> None:
         doctor = json.loads(arcacct("--config", site.conf, "doctor", "--offline", "--format", "json").stdout)
         found = {check["what"]: check["verdict"] for check in doctor}
         known = {name: check.severity for name, check in site.status().items()}
-        assert site.metrics()["arcacct_check", "certificate"] == known.get("certificate", health.OK)
+        assert site.metrics()["arcacct_check", "certificate"] == known.get("certificate", facts.OK)
         return [known.get("certificate"), found["certificate"], "order a new host certificate" in checked]
 
     site.certificate(20)
-    assert said() == [health.WARNING, "warning", True]
+    assert said() == [facts.WARNING, "warning", True]
     site.configure(f"[arcacct]\nwarn_certificate=10\n{TARGET}")
     assert said() == [None, "ok", False]
     site.configure(f"[arcacct]\nwarn_certificate=6w\ncrit_certificate=4w\n{TARGET}")
-    assert said() == [health.CRITICAL, "error", True]
+    assert said() == [facts.CRITICAL, "error", True]
 
 
 def test_obsolete_options_win_over_the_settings(site, tmp_path) -> None:
@@ -344,11 +344,11 @@ def test_records_that_lack_something(site) -> None:
     assert cut() == []
     for field in ("transfers", "node_names"):
         site.update(note, 1, field, int(time.time()))
-    assert cut() == [(health.OK, f"1 record of the last day cut, because a file or value was too long{see}")]
+    assert cut() == [(facts.OK, f"1 record of the last day cut, because a file or value was too long{see}")]
     site.update(note, 2, "diag", int(time.time()))
     assert cut() == [
         (
-            health.WARNING,
+            facts.WARNING,
             (
                 "2 records of the last day cut, because a file or value was too long, 1 of them with a file above"
                 f" 1 MiB{see}"
@@ -364,7 +364,7 @@ def test_what_the_figures_rest_on_is_said(site) -> None:
     def measured() -> str:
         done = arcacct("--config", site.conf, "status", "--format", "json")
         (found,) = [one for one in json.loads(done.stdout) if one["subject"] == "measured"]
-        assert found["severity"] == health.OK
+        assert found["severity"] == facts.OK
         return found["text"]
 
     jobs = int(measured().partition(": ")[2].split()[0])
@@ -397,18 +397,18 @@ def test_jobs_that_nobody_measured_raise_an_alarm(site) -> None:
         return found["severity"], found["text"]
 
     unmeasured(9)
-    assert alarm()[0] == health.OK
+    assert alarm()[0] == facts.OK
     unmeasured(10)
     severity, text = alarm()
-    assert severity == health.WARNING
+    assert severity == facts.WARNING
     assert f"wall time of {jobs - 10} measured" in text
     assert "missing_wall_time" in text
-    assert alarm("--warn-unmeasured", "90")[0] == health.OK
-    assert site.metrics()["arcacct_check", "measured"] == health.WARNING
+    assert alarm("--warn-unmeasured", "90")[0] == facts.OK
+    assert site.metrics()["arcacct_check", "measured"] == facts.WARNING
     doctor = arcacct("--config", site.conf, "doctor", "--offline").stdout
     assert any("measured" in line and "warning" in line.lower() for line in doctor.splitlines())
     unmeasured(jobs)
-    assert alarm()[0] == health.CRITICAL
+    assert alarm()[0] == facts.CRITICAL
     plug_in = arcacct("--config", site.conf, "status", "--format", "nagios").stdout
     assert "'without wall time'=100%;4;49;0" in plug_in
 
@@ -417,7 +417,7 @@ def test_a_clock_that_is_wrong(site) -> None:
     """Events from the future mean that the clock was set back."""
     site.update("UPDATE JobEvents SET EventTime = datetime('now', '+2 days')")
 
-    assert [(check.subject, check.severity) for check in site.status().values()] == [("clock", health.CRITICAL)]
+    assert [(check.subject, check.severity) for check in site.status().values()] == [("clock", facts.CRITICAL)]
 
 
 def test_a_worker_whose_zone_is_east(site) -> None:

@@ -29,8 +29,9 @@ from arcacct.config.settings import settings
 from arcacct.database import access, incarnation
 from arcacct.database.connection import Connection
 from arcacct.database.schema import SOURCES, create_views
+from arcacct.health import databases
 from arcacct.publishing import cursors, held, ledger, sent, target_months
-from arcacct.queries import arcctl, health_queries, job_history, questions
+from arcacct.queries import arcctl, job_history, questions
 from arcacct.queries.questions import Selection
 from arcacct.queries.usage import NEEDS, usage
 from arcacct.records import benchmarks, reader, recorder, unfinished
@@ -271,7 +272,7 @@ def test_a_new_target_looks_at_the_ends_of_its_time(ours) -> None:
     def ask(con: Connection, site: Site) -> None:
         reader.months_logged_after(con, 0, incarnation.highest_seq(con), ended_from=site.late)
         reader.earliest_unhandled_end(con, 0, ended_from=site.late)
-        health_queries.waiting(con, 0, site.late, ())
+        databases.waiting(con, 0, site.late, ())
 
     assert_flat(ours, ask)
 
@@ -533,7 +534,7 @@ def test_jobs_under_way_are_found_by_their_status(ours) -> None:
         found = list(unfinished.in_progress(con, ["/a", "/b"]).values())
         assert len(found) == 3
         assert unfinished.hold(con, found[0])
-        assert len(unfinished.on_hold(con)) == 1
+        assert len(unfinished.held_jobs(con)) == 1
         unfinished.is_gone_since(con, found[1], 1)
         unfinished.abort(con, found[1], STATES)
 
@@ -562,9 +563,9 @@ def test_status_looks_at_the_newest(ours) -> None:
     """How recording goes is told by the last rows and by a count that is kept."""
 
     def ask(con: Connection, site: Site) -> None:
-        assert health_queries.recorded(con).jobs == site.jobs + NEW
-        health_queries.waiting(con, site.jobs, FIRST_END, ())
-        health_queries.waiting(con, site.jobs, FIRST_END, ("atlas", "cms"))
+        assert databases.recorded(con).jobs == site.jobs + NEW
+        databases.waiting(con, site.jobs, FIRST_END, ())
+        databases.waiting(con, site.jobs, FIRST_END, ("atlas", "cms"))
 
     assert_flat(ours, ask)
 
@@ -653,7 +654,7 @@ def test_the_state_of_a_target_is_asked_by_its_indexes(ledgers, ours, tmp_path) 
             cursors.set_cursor(one.con, cursors.Cursor(TARGET, "life", site.jobs, FIRST_END, last_success=None))
         one.steps = 0
         cursors.begin_run(one.con, TARGET)
-        assert health_queries.target_state(one.con, con, plugin, None).waiting.records >= NEW
+        assert databases.target_state(one.con, con, plugin, None).waiting.records >= NEW
 
     assert_flat(ledgers, lambda _con, _site: None)
     assert_flat(ours, lambda _con, _site: None)

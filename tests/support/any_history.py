@@ -23,10 +23,11 @@ from receiver_rows import export
 from arcacct.cli.targets import exit_code
 from arcacct.database import access
 from arcacct.errors import InputError
+from arcacct.health import checks as health_checks
+from arcacct.health import facts
 from arcacct.publishing import held
 from arcacct.publishing.run import publish, republish
 from arcacct.publishing.target_run import Period, RunOptions, TargetResult
-from arcacct.queries import health, health_checks
 from arcacct.queries.verify import verify
 from arcacct.records import hold_decisions
 from arcacct.records.hold_decisions import ImplausibleFilter, held_records
@@ -268,7 +269,7 @@ class Publisher(World):
 
     def status_is_ok(self, target: str) -> bool:
         """Whether `arcacct status` has no complaint about a target."""
-        checks = health_checks.judge(health.examine(self.site.settings), health.Thresholds())
+        checks = health_checks.judge(facts.examine(self.site.settings), facts.Thresholds())
         return not any(one.severity for one in checks if one.subject.split()[0] in (target, "ledger"))
 
     # -- what is, and what should be

@@ -9,7 +9,7 @@ from control_directory import set_up
 
 from arcacct.config.paths import places
 from arcacct.database.access import open_accounting
-from arcacct.records.import_quarantine import Fault
+from arcacct.records.rejected import Fault
 from arcacct.sources.engine.batch_runs import BatchRun, LogForm, LogSource
 from arcacct.sources.engine.imports import BatchPolicy, RunsImport, RunsReport
 from arcacct.sources.engine.runs import BatchSite

@@ -38,8 +38,8 @@ from arcacct.config.paths import places
 from arcacct.config.review import STATES
 from arcacct.database import access, connection, schema
 from arcacct.errors import TargetRefuses
+from arcacct.health.doctor_checks import Process, Site
 from arcacct.publishing import cursors, ledger
-from arcacct.queries.doctor_checks import Process, Site
 from arcacct.sandbox import Sandbox, authority
 
 OK, UNKNOWN, WARNING, ERROR = "ok", "unknown", "warning", "error"

@@ -17,9 +17,9 @@ from arcacct.config.paths import Places, places
 from arcacct.config.review import STATES
 from arcacct.database import access, upkeep
 from arcacct.files.directories import resource
-from arcacct.queries.doctor import examine
-from arcacct.queries.doctor_checks import Process, Site
-from arcacct.queries.health import OK, Check
+from arcacct.health.doctor import examine
+from arcacct.health.doctor_checks import Process, Site
+from arcacct.health.facts import OK, Check
 from arcacct.records import recorder
 from arcacct.records.states import StateChange, Usage
 from arcacct.sandbox import CE, Sandbox

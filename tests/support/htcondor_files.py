@@ -11,7 +11,7 @@ from slurm_files import columns_of
 
 from arcacct.config.paths import places
 from arcacct.database.access import open_accounting
-from arcacct.records.import_quarantine import Fault, RetryResult
+from arcacct.records.rejected import Fault, RetryResult
 from arcacct.sources.engine.imports import BatchPolicy, RunsImport, RunsReport
 from arcacct.sources.engine.runs import BatchSite, ParsedRun
 from arcacct.sources.htcondor.history import CondorJob, HistoryForm, read

@@ -212,7 +212,7 @@ class LiveCE:
         if way == "sweep":
             yield
             return
-        unit = pathlib.Path(resource("etc", "arcacct-recorder.service")).read_text()
+        unit = pathlib.Path(resource("etc", "systemd", "arcacct-recorder.service")).read_text()
         found = re.search(r"^ExecStart=\S+ (.*)$", unit, re.MULTILINE)
         assert found
         with open(self.home / "recorder.log", "w") as output:

@@ -104,9 +104,9 @@ def doubts() -> str:
 
 
 def units() -> str:
-    """The services of etc/, each with its timer."""
+    """The services of etc/systemd/, each with its timer."""
     rows = []
-    for file in sorted((manual.ROOT / "etc").glob("*.service")):
+    for file in sorted((manual.ROOT / "etc" / "systemd").glob("*.service")):
         service, timer = file.read_text(encoding="ascii"), file.with_suffix(".timer")
         set_in = dict(re.findall(r"^(\w+)=(.+?)(?: \\)?$", service, re.MULTILINE))
         # What the shell puts in: one word in quotes, or files.
@@ -222,7 +222,9 @@ def imports() -> str:
         for name in names:
             rows.append((code(name), _first_sentence(name), ", ".join((*below, "shared modules"))))
             if lines := exceptions.get(f"arcacct.{name}.*"):
-                rows.append((code(f"{name}/*"), "each folder in it", f"the same; of `{name}` only {_siblings(lines)}"))
+                rows.append(
+                    (code(f"{name}/*"), "each folder in it", f"the same; of `{name}` only {_siblings(name, lines)}")
+                )
     shared = [code(name) for layer in layers if ":" in layer for name in layer.split(" : ")]
     lowest = " and ".join(map(code, layers[-1].split(" : ")))
     rows.append(("shared modules", ", ".join(shared), f"each other; {lowest} only each other"))
@@ -234,8 +236,11 @@ def _first_sentence(name: str) -> str:
     return plain(" ".join((ast.get_docstring(tree) or "").split()).partition(". ")[0].rstrip("."))
 
 
-def _siblings(lines: list[str]) -> str:
-    """Return the names on the right of `arcacct.FOLDER.WHO -> arcacct.FOLDER.NAME`; WHO is ``**`` for every folder."""
-    pairs = [[side.split(".")[2] for side in line.split(" -> ")] for line in lines]
-    every = ", ".join(code(name) for who, name in pairs if who == "**")
-    return every + "".join(f"; {code(who)} also {code(name)}" for who, name in pairs if who != "**")
+def _siblings(folder: str, lines: list[str]) -> str:
+    """Return what each line `arcacct.FOLDER.WHO -> arcacct.NAME` allows; WHO is ``**`` for every folder."""
+    pairs = [
+        [side.removeprefix("arcacct.").removesuffix(".*").split(".") for side in one.split(" -> ")] for one in lines
+    ]
+    allowed = [("/".join(who[1:]), what[1 if what[0] == folder else 0]) for who, what in pairs]
+    every = ", ".join(code(name) for who, name in allowed if who == "**")
+    return every + "".join(f"; {code(who)} also {code(name)}" for who, name in allowed if who != "**")

@@ -25,9 +25,9 @@ from receiver_rows import export
 
 from arcacct.database import access, upkeep
 from arcacct.errors import FiguresHeld
+from arcacct.health import checks, facts
 from arcacct.publishing import held
 from arcacct.publishing.target_run import Period, TargetResult
-from arcacct.queries import health, health_checks
 from arcacct.queries.verify import verify
 from arcacct.queries.verify_report import Source
 from arcacct.records.retention import PruneOptions, prune
@@ -558,10 +558,10 @@ class Years(World):
         name, _, kind = source.name.partition(" ")
         return f"{name} sync" if kind == "sync" else name
 
-    def _status(self) -> list[health.Check]:
+    def _status(self) -> list[facts.Check]:
         """What `status` says of publishing."""
         names = {"ledger", *self.receivers}
-        found = health_checks.judge(health.examine(self.site.settings), health.Thresholds())
+        found = checks.judge(facts.examine(self.site.settings), facts.Thresholds())
         return [check for check in found if check.subject.split()[0] in names]
 
     def false_answers(self) -> tuple[list[str], list[str]]:

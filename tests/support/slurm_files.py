@@ -12,8 +12,8 @@ from stored_jobs import endpoint_id
 
 from arcacct.config.paths import places
 from arcacct.database.access import open_accounting, writing
-from arcacct.records.import_quarantine import Fault, RetryResult
 from arcacct.records.recorder import name_id
+from arcacct.records.rejected import Fault, RetryResult
 from arcacct.sources.engine.imports import BatchPolicy, RunsImport, RunsReport
 from arcacct.sources.engine.runs import UNFINISHED, BatchSite, NoUsage, ParsedRun
 from arcacct.sources.slurm.importer import SOURCE as SLURM_SOURCE

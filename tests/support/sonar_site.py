@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from arcacct.config.paths import JobRules, Places
 from arcacct.database.access import open_accounting
 from arcacct.files.directories import resource
-from arcacct.records.import_quarantine import RetryResult
+from arcacct.records.rejected import RetryResult
 from arcacct.sources.engine.imports import BatchPolicy, RunsImport
 from arcacct.sources.engine.runs import BatchSite
 from arcacct.sources.slurm.importer import SOURCE as SLURM_SOURCE

@@ -10,7 +10,7 @@ import manual
 
 from arcacct.database import durable
 from arcacct.database.location import PSEUDONYMS, REPORTS
-from arcacct.queries.doctor import CHECKS
+from arcacct.health.doctor import CHECKS
 from arcacct.sources.features.reader import VARIABLES
 
 _NAMES = {"state.name", "target.name", "name"}
@@ -51,14 +51,14 @@ def subjects() -> set[str]:
     """Of the checks of `arcacct status`, and of `arcacct metrics`."""
     return {
         "TARGET" if ast.unparse(one) in _NAMES else text.replace("*", "TARGET")
-        for one in _calls(("queries/health.py", "queries/health_checks.py", "cli/metrics.py"), "Check", "advised")
+        for one in _calls(("health/facts.py", "health/checks.py", "cli/metrics.py"), "Check", "advised")
         for text in template(one) or {"TARGET"}
     }
 
 
 def things() -> set[str]:
     """What `arcacct doctor` has verdicts of."""
-    files = [f"queries/{name}.py" for name in ("doctor", "doctor_checks", "doctor_host")]
+    files = [f"health/{name}.py" for name in ("doctor", "doctor_checks", "doctor_host")]
     named = {text for one in _calls(files, "Check", "advised") for text in template(one)}
     return {text.strip("* ") for text in named if text.strip("* ")} | {one.name for one in CHECKS}
 
@@ -118,8 +118,8 @@ def of_launcher() -> set[str]:
 
 def of_imports() -> set[str]:
     """Why a record of an import is left out, apart from what its source says of it."""
-    found = {text for one in _returned(("records/import_quarantine.py",), "fault_of") for text in _faults(one)}
-    table = next(one for one in _nodes(("records/import_quarantine.py",)) if isinstance(one, ast.Dict))
+    found = {text for one in _returned(("records/rejected.py",), "fault_of") for text in _faults(one)}
+    table = next(one for one in _nodes(("records/rejected.py",)) if isinstance(one, ast.Dict))
     return found | {text for value in table.values for text in template(value)}
 
 

@@ -60,7 +60,7 @@ _DUCKDB = """\
 """
 NUMBERS = {"INT": "BIGINT", "NUM": "DOUBLE", "REAL": "DOUBLE"}
 """What DuckDB calls the affinities of numbers."""
-ETC = pathlib.Path(__file__).parent.parent.parent / "etc"
+DUCKDB = pathlib.Path(__file__).parent.parent.parent / "etc" / "duckdb"
 DUCKDB_FILES = {
     "duckdb.sql": (ACCOUNTING, None),
     **{f"duckdb-{source}.sql": (ACCOUNTING, source) for source in schema.SOURCES},
@@ -80,7 +80,7 @@ def affinities(con: sqlite3.Connection, view: str) -> dict[str, str]:
 
 
 def duckdb_views(kind: DatabaseKind, source: str | None) -> str:
-    """The text of etc/duckdb*.sql: each view as SQLite has it, with the numbers as numbers."""
+    """The text of etc/duckdb/duckdb*.sql: each view as SQLite has it, with the numbers as numbers."""
     with closing(in_memory(kind)) as con:
         shown = schema.views_of(source) if source else {name for name in documented(kind) if actual(con, name)}
     views = [view for view in documented(kind, source) if view in shown]
@@ -128,10 +128,10 @@ def real_values(con: sqlite3.Connection, view: str) -> dict[str, str]:
 
 
 def main() -> None:
-    """Print the contract as the views are now; with `duckdb` make the files of etc/ instead."""
+    """Print the contract as the views are now; with `duckdb` make the files of etc/duckdb/ instead."""
     if sys.argv[1:] == ["duckdb"]:
         for name, (kind, source) in DUCKDB_FILES.items():
-            (ETC / name).write_text(duckdb_views(kind, source), encoding="utf-8")
+            (DUCKDB / name).write_text(duckdb_views(kind, source), encoding="utf-8")
         return
     with tempfile.TemporaryDirectory() as folder:
         control = corpus.rebuild(pathlib.Path(folder, "control"))

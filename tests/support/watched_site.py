@@ -19,8 +19,8 @@ from arcacct.database.incarnation import highest_seq
 from arcacct.database.schema import incarnation
 from arcacct.errors import ArcacctError
 from arcacct.files.directories import resource
+from arcacct.health import facts
 from arcacct.publishing import cursors
-from arcacct.queries import health
 from arcacct.sandbox.authority import Authority
 
 DAY_S = 86400
@@ -75,11 +75,11 @@ class WatchedSite(NamedTuple):
             if error is not None:
                 cursors.finish_run(book, BLOCK, error=error, last_end_time=None)
 
-    def status(self) -> dict[str, health.Check]:
+    def status(self) -> dict[str, facts.Check]:
         """What `status` says of each thing that is not well, as JSON has it."""
         done = arcacct("--config", self.conf, "status", "--format", "json")
-        checks = [health.Check(one["subject"], one["severity"], one["text"]) for one in json.loads(done.stdout)]
-        assert done.returncode == health.worst(checks)
+        checks = [facts.Check(one["subject"], one["severity"], one["text"]) for one in json.loads(done.stdout)]
+        assert done.returncode == facts.worst(checks)
         return {check.subject: check for check in checks if check.severity}
 
     def metrics(self, code: int = 0) -> Samples:

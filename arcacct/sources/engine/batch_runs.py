@@ -11,8 +11,8 @@ from arcacct.database.connection import Connection
 from arcacct.records import batch_jobs
 from arcacct.records.batch_systems import BatchSystem
 from arcacct.records.enrichment import DEFAULT
-from arcacct.records.import_quarantine import Fault, tried
 from arcacct.records.model import Job
+from arcacct.records.rejected import Fault, tried
 from arcacct.records.states import ABORTED, COMPLETED, CORE_SECONDS, FAILED
 from arcacct.sources.engine.runs import BatchSite, KeptRun, Noise, NoUsage, ParsedRun, RunTable, SourceType, together
 from arcacct.wording import span_of

@@ -18,9 +18,9 @@ from arcacct.files.follow import STDIN, FileOffset, FileTailer, Overlong, Reader
 from arcacct.records import batch_jobs, usage
 from arcacct.records.batch_jobs import FOLLOWED_S
 from arcacct.records.enrichment import OF_AREX, Conflict, enrich
-from arcacct.records.import_quarantine import Fault, Reject, RejectedEntry, forget
 from arcacct.records.imports import SHOWN, ImportRun, Progress, RunReport, Say
 from arcacct.records.model import Job
+from arcacct.records.rejected import Fault, RejectedEntry, RejectedRecord, forget
 from arcacct.records.texts import unescaped
 from arcacct.records.writer import JobWriter, remove, rename
 from arcacct.sources.engine.positions import FilePositions
@@ -520,7 +520,9 @@ class RunsImport(ImportRun, Generic[RunT]):
             self._find_ends()
             self._left.clear()
 
-    def _write(self, work: Callable[[Connection], BatchTaken], records: int, bad: Sequence[Reject] = ()) -> None:
+    def _write(
+        self, work: Callable[[Connection], BatchTaken], records: int, bad: Sequence[RejectedRecord] = ()
+    ) -> None:
         """Write one slice in one transaction: ``work`` for so many ``records``, and the rejected ones, ``bad``."""
         with writing(self._con, self._here) as con:
             begun = time.monotonic()
@@ -652,7 +654,7 @@ class RunsImport(ImportRun, Generic[RunT]):
         self._count(taken)
 
 
-def _reject(name: str, start: int, one: ParsedRun) -> Reject:
+def _reject(name: str, start: int, one: ParsedRun) -> RejectedRecord:
     content = one.content.encode("utf-8", "surrogateescape") if isinstance(one.content, str) else one.content
     position = f"line {int(one.position.removeprefix('line ')) + start}" if start else one.position
-    return Reject(name, position, one.what, content, one.length)
+    return RejectedRecord(name, position, one.what, content, one.length)

@@ -15,8 +15,8 @@ from arcacct.files.follow import Reader
 from arcacct.records import batch_jobs
 from arcacct.records.batch_jobs import Figures, figures
 from arcacct.records.batch_systems import BatchSystem
-from arcacct.records.import_quarantine import Fault
 from arcacct.records.model import Job
+from arcacct.records.rejected import Fault
 from arcacct.records.states import CORE_SECONDS, OF_RUNS
 from arcacct.wording import count_of
 

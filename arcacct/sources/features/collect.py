@@ -17,7 +17,7 @@ from arcacct.errors import InputError, UsageError
 from arcacct.files.safe_open import open_parent
 from arcacct.records.batch_jobs import contradict
 from arcacct.records.enrichment import FEATURES, enrich
-from arcacct.records.import_quarantine import Quarantine, Reject, fault, forget, is_of_record
+from arcacct.records.rejected import RejectedRecord, RejectedRecords, fault, forget, is_of_record
 from arcacct.records.texts import escaped, unescaped
 from arcacct.sources.features.reader import NAME, Features, doubted, values_in
 
@@ -109,7 +109,7 @@ def collect(
     complaint, and its features are among the rejected records.
     """
     place_of(pattern, "0")
-    quarantine = Quarantine(con, SOURCE)
+    quarantine = RejectedRecords(con, SOURCE)
     with translating(here.database):
         waiting = {kept.position: kept.rejected_id for kept, _content in quarantine.waiting()} if retry else {}
         wanted = [one for one in waiting if not job_ids or one in job_ids] if retry else job_ids
@@ -148,7 +148,9 @@ def collect(
             complaints.append(why.reason if why.reason.startswith(path) else f"{path}: {why.reason}")
             with writing(con, here):
                 _looked_at(con, quarantine, path, job_id, seq)
-                quarantine.keep([Reject(path, job_id, why, f"{path}\0{job_id}".encode("utf-8", "surrogateescape"))])
+                quarantine.keep(
+                    [RejectedRecord(path, job_id, why, f"{path}\0{job_id}".encode("utf-8", "surrogateescape"))]
+                )
             continue
         if features is not None:
             found += 1
@@ -158,7 +160,7 @@ def collect(
     return Collected(len(todo), found, changed, tuple(complaints), not_rejected)
 
 
-def _looked_at(con: Connection, quarantine: Quarantine, path: str, job_id: str, seq: int | None) -> None:
+def _looked_at(con: Connection, quarantine: RejectedRecords, path: str, job_id: str, seq: int | None) -> None:
     """Remove earlier rejections of this job, and move the cursor past it."""
     forget(con, quarantine.at(path).get(job_id, []))
     if seq is not None:

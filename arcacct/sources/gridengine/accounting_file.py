@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from arcacct.files.follow import LONGEST_LINE
 from arcacct.files.json_reader import parsed
-from arcacct.records.import_quarantine import Fault, tried
+from arcacct.records.rejected import Fault, tried
 from arcacct.sources.engine.batch_runs import lines_of
 from arcacct.sources.engine.runs import Field, Noise, ParsedRun, values_of
 from arcacct.sources.gridengine.record import STORED, Record

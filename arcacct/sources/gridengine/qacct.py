@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from arcacct.database.connection import Connection, connect
 from arcacct.errors import InputError
 from arcacct.files.follow import FileTailer, Overlong
-from arcacct.records.import_quarantine import Fault
+from arcacct.records.rejected import Fault
 from arcacct.sources.gridengine.accounting_file import Origin, read
 from arcacct.sources.gridengine.importer import column
 from arcacct.sources.gridengine.record import STORED, Record, failed_text

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from arcacct.errors import InputError
 from arcacct.files.json_reader import Found, Objects, is_torn
-from arcacct.records.import_quarantine import Fault
+from arcacct.records.rejected import Fault
 
 LARGEST_AD = 4 * 1024 * 1024
 """In bytes, or characters of JSON. Ads usually have some 5 kB."""

@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 from arcacct.benchmark import Benchmark
 from arcacct.errors import InputError
 from arcacct.files.subprocess import printed
-from arcacct.records.import_quarantine import Fault, tried
 from arcacct.records.model import parsed_fqan, whole_cpu_s
+from arcacct.records.rejected import Fault, tried
 from arcacct.sources.engine.runs import NEVER_STARTED, UNFINISHED, Asked, Field, NoUsage, ParsedRun, values_of
 from arcacct.sources.htcondor import classad
 from arcacct.sources.htcondor.classad import Ad, Expression, Value

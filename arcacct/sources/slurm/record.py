@@ -12,7 +12,7 @@ from itertools import islice, pairwise
 from typing import Any, NamedTuple, TypeVar
 
 from arcacct.errors import InputError
-from arcacct.records.import_quarantine import optional
+from arcacct.records.rejected import optional
 from arcacct.records.slurm_formats import (
     LARGEST,
     NOT_SAID,

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from arcacct.errors import InputError
 from arcacct.files.json_reader import MISSING, BeyondBoundsError, Reader, is_torn
 from arcacct.files.subprocess import printed
-from arcacct.records.import_quarantine import Fault, fault_of, tried
+from arcacct.records.rejected import Fault, fault_of, tried
 from arcacct.records.slurm_formats import (
     LARGEST,
     LATEST_S,

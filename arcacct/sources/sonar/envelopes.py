@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple, TypeVar
 
-from arcacct.records.import_quarantine import fault_of
+from arcacct.records.rejected import fault_of
 from arcacct.records.slurm_formats import UNSET, MalformedError, compress, expand, known_count
 from arcacct.sources.sonar import fields as sonar_fields
 from arcacct.sources.sonar.fields import STRICT, DroppedPart, Objects, RejectedObject, Strict, Tolerant

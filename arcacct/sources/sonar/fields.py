@@ -11,7 +11,7 @@ from functools import lru_cache, partial
 from typing import Any, NamedTuple, TypeVar
 
 from arcacct.files import json_reader
-from arcacct.records.import_quarantine import Fault, fault_of
+from arcacct.records.rejected import Fault, fault_of
 from arcacct.records.slurm_formats import MalformedError
 from arcacct.times import LAST_SECOND
 

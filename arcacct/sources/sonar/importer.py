@@ -17,8 +17,8 @@ from arcacct.database.schema import note, noted
 from arcacct.files.follow import STDIN, FileTailer, Reader
 from arcacct.records.batch_jobs import LocalID, local_id, tasks_of
 from arcacct.records.enrichment import SLURM
-from arcacct.records.import_quarantine import Fault, Reject, RejectedEntry, add_dropped, fault, forget, is_of_record
 from arcacct.records.imports import SLICE_S, ImportRun, Progress, RunReport, Say
+from arcacct.records.rejected import Fault, RejectedEntry, RejectedRecord, add_dropped, fault, forget, is_of_record
 from arcacct.records.texts import unescaped
 from arcacct.sources.sonar.envelopes import Cluster, Dropped, Envelope, Errors, ProducerError, Sysinfo, TelemetryStream
 from arcacct.sources.sonar.fields import RejectedObject
@@ -278,7 +278,7 @@ class Importer(ImportRun):
         self._progress = progress
         self._keeps = keeps
         self._names = Names(con)
-        self._rejects: list[Reject] = []
+        self._rejects: list[RejectedRecord] = []
         self._to_read = self._quarantine.files_to_read() if keeps else set()
         self._begun: set[str] = set()
         self._dropped: Counter[str] = Counter()
@@ -360,7 +360,7 @@ class Importer(ImportRun):
             self._causes.add(source.origin or source.position, f"{why.reason}; left out")
         else:
             content = source.text.encode("utf-8", "surrogateescape")
-            self._rejects.append(Reject(source.origin, source.position, why, content))
+            self._rejects.append(RejectedRecord(source.origin, source.position, why, content))
             # Rejected data also counts towards the size of a batch.
             self._weight += 1 + len(source.text) // 100
 

@@ -27,8 +27,8 @@ from arcacct.arex.resident import LOCK, RecorderLock
 from arcacct.arex.sweep import record_event, sweep
 from arcacct.database.access import open_accounting
 from arcacct.database.connection import make_durable
-from arcacct.queries.health import OK, Thresholds, look
-from arcacct.queries.health_checks import judge
+from arcacct.health.checks import judge
+from arcacct.health.facts import OK, Thresholds, look
 
 
 def beside(host: Host) -> Host:

@@ -12,7 +12,7 @@ from arcacct.config.paths import JobRules, Places
 from arcacct.database.access import open_accounting
 from arcacct.errors import StoreError
 from arcacct.files.follow import LONGEST_LINE
-from arcacct.records.import_quarantine import LONGEST_BYTES, MOST_OF_A_FILE, listed
+from arcacct.records.rejected import LONGEST_BYTES, MOST_OF_A_FILE, listed
 
 
 @pytest.fixture

@@ -13,8 +13,8 @@ from htcondor_files import BEGIN, HISTORY, JSON, JSONL, LONG, NOW, CondorHost, a
 from arcacct.config.values import QueueBenchmark, map_rule
 from arcacct.database.access import writing
 from arcacct.errors import UsageError
-from arcacct.records.import_quarantine import drop, listed, rejections
 from arcacct.records.recorder import name_id
+from arcacct.records.rejected import drop, listed, rejections
 from arcacct.sources.engine.runs import BatchSite
 from arcacct.sources.htcondor.history import ATTRIBUTES, OVERLAP_S, HistoryCommand, Scores
 

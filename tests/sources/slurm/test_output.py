@@ -31,7 +31,7 @@ from slurm_files import (
 )
 
 from arcacct.errors import InputError
-from arcacct.records.import_quarantine import Fault
+from arcacct.records.rejected import Fault
 from arcacct.sources.slurm.importer import SOURCE
 from arcacct.sources.slurm.record import SlurmRun
 from arcacct.sources.slurm.sacct import OutputForm, read
@@ -507,7 +507,7 @@ def test_a_job_of_60_mb_costs_itself(begin: str, middle: str, end: str, reason: 
     """It is passed without being held, and named; its neighbours are read."""
     (one, other) = json.loads(JSON.read_text(encoding="utf-8"))["jobs"][:2]
     code = f"""
-from arcacct.records.import_quarantine import Fault
+from arcacct.records.rejected import Fault
 from arcacct.sources.slurm.sacct import OutputForm, read
 def chunks():
     yield {f'{{"jobs": [{json.dumps(one)}, {{{begin}'.encode()!r}
@@ -531,7 +531,7 @@ def test_a_job_of_10_000_steps_is_read() -> None:
     times = {"time": {"total": {"seconds": 2, "microseconds": 500_000}}}
     step = json.dumps(job["steps"][0] | times, indent=4)
     code = f"""
-from arcacct.records.import_quarantine import Fault
+from arcacct.records.rejected import Fault
 from arcacct.sources.slurm.sacct import OutputForm, read
 def chunks():
     yield {f'{{"jobs": [{json.dumps(job | {"steps": []})[:-1]}, "steps": ['.encode()!r}

@@ -9,14 +9,14 @@ import pytest
 from sonar_site import Host, sample, stream, sysinfo_of
 
 from arcacct.errors import StoreError
-from arcacct.records.import_quarantine import (
+from arcacct.records.rejected import (
     LONGEST_BYTES,
     MOST,
     MOST_BYTES,
     MOST_OF_A_FILE,
     Fault,
-    Quarantine,
-    Reject,
+    RejectedRecord,
+    RejectedRecords,
     drop,
     dropped,
     listed,
@@ -186,8 +186,10 @@ def test_a_file_of_rubbish_does_not_fill_the_disk(host):
 @pytest.mark.parametrize(("size", "most"), [(20, MOST), (LONGEST_BYTES, MOST_BYTES // LONGEST_BYTES)])
 def test_many_files_of_rubbish_do_not_fill_the_disk(host, size, most):
     """Of all files together so many records and bytes are kept, the rest is counted."""
-    rejects = [Reject(f"f{n % 20}", f"{n}", Fault("bad"), f"{n} ".ljust(size).encode()) for n in range(most + 40)]
-    Quarantine(host.con, "sonar").keep(rejects)
+    rejects = [
+        RejectedRecord(f"f{n % 20}", f"{n}", Fault("bad"), f"{n} ".ljust(size).encode()) for n in range(most + 40)
+    ]
+    RejectedRecords(host.con, "sonar").keep(rejects)
 
     found = listed(host.con)
     assert sum(one.is_whole for one in found) == most
@@ -207,10 +209,10 @@ def test_what_is_only_counted_is_counted_once(host):
 def test_what_is_good_now_is_rejected_no_longer(host):
     """Records that an older program could not use are taken in by a retry, the others stay."""
     faults = [
-        Reject("f", f"object {n}", Fault("not understood"), text)
+        RejectedRecord("f", f"object {n}", Fault("not understood"), text)
         for n, text in enumerate((stream(slurm(job(8))), b"{]"), 1)
     ]
-    Quarantine(host.con, "sonar").keep(faults)
+    RejectedRecords(host.con, "sonar").keep(faults)
     done = host.retry()
 
     assert (done.tried, done.good, recorded(host)) == (2, 1, ["8"])
@@ -264,7 +266,7 @@ def test_names_that_were_taken_back_are_given_anew(host):
 def test_what_was_dropped_meanwhile_is_not_tried_again(host):
     """Somebody drops rejected records while a retry is at work: it goes on with the others."""
     host.take(b"one\n{]\n{2]\n")
-    quarantine = Quarantine(host.con, "sonar")
+    quarantine = RejectedRecords(host.con, "sonar")
     waiting = quarantine.waiting()
     next(waiting)
     drop(host.con, [listed(host.con)[1].rejected_id])

@@ -10,7 +10,7 @@ import os
 import pytest
 from sonar_site import SERIES, Host
 
-from arcacct.records.import_quarantine import listed
+from arcacct.records.rejected import listed
 from arcacct.sources.sonar.importer import Importer, SonarReport
 
 TYPE_CHECKING = False

@@ -23,7 +23,7 @@ from arcacct.publishing.sent import not_sent_again, of_vos, published_jobs, publ
 from arcacct.publishing.target_months import HeldMonth, Refusal
 from arcacct.records.hold_decisions import NONE, counts
 from arcacct.records.holds import HELD
-from arcacct.records.import_quarantine import Rejections, dropped, rejections
+from arcacct.records.rejected import Rejections, dropped, rejections
 from arcacct.records.unfinished import SweepShare, of_last_day
 from arcacct.records.usage import Month, RatedJobs, by_benchmark
 from arcacct.times import month_bounds, recent_months

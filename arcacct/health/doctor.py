@@ -21,12 +21,12 @@ from arcacct.database import access
 from arcacct.database.access import blamed
 from arcacct.database.location import spools
 from arcacct.errors import ArcacctError, StoreError, TargetBusy, TargetRefuses
+from arcacct.health import checks, doctor_checks, doctor_host
+from arcacct.health.doctor_checks import STORE, Site, Step, of_error
+from arcacct.health.doctor_host import PARTS, ownership
+from arcacct.health.facts import CRITICAL, OK, UNKNOWN, WARNING, Check, Health, advised
 from arcacct.publishing.answers import Outcome, error_of
 from arcacct.publishing.plugin import TargetPlugin
-from arcacct.queries import doctor_checks, doctor_host, health_checks
-from arcacct.queries.doctor_checks import STORE, Site, Step, of_error
-from arcacct.queries.doctor_host import PARTS, ownership
-from arcacct.queries.health import CRITICAL, OK, UNKNOWN, WARNING, Check, Health, advised
 from arcacct.targets import plugins
 from arcacct.wording import span_of
 
@@ -38,8 +38,8 @@ def state(site: Site) -> Iterator[Check]:
     if site.health is None:
         yield Check("database", UNKNOWN, "the configuration does not name it", "fix it first")
         return
-    rows = (row for row in health_checks.CHECKS if row.by_doctor)
-    for one in health_checks.judge(site.health, site.limits, rows):
+    rows = (row for row in checks.CHECKS if row.by_doctor)
+    for one in checks.judge(site.health, site.limits, rows):
         yield one._replace(exit_code=one.exit_code or STORE) if one.severity == CRITICAL else one
 
 
@@ -47,7 +47,7 @@ def monitored(site: Site, found: Health, limits: Thresholds) -> list[Check]:
     """What `arcacct status` and `metrics` show: errors of the configuration, and what the databases tell."""
     about = (*doctor_checks.configuration(site), *doctor_checks.states(site))
     wrong = [one._replace(manual="reference/configuration.md") for one in about if one.severity == CRITICAL]
-    return [*wrong, *health_checks.judge(found, limits)]
+    return [*wrong, *checks.judge(found, limits)]
 
 
 def spools_of(site: Site) -> Iterator[Check]:

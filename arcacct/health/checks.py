@@ -1,7 +1,7 @@
 """
 The table of checks: what is judged, where the manual has more, and what Prometheus is given of it.
 
-Each row is a function of what `health` has found. `arcacct status`, `arcacct metrics` and `arcacct doctor` show it.
+Each row is a function of what `facts` has found. `arcacct status`, `arcacct metrics` and `arcacct doctor` show it.
 """
 
 from __future__ import annotations
@@ -18,9 +18,8 @@ from arcacct.config.values import Thresholds
 from arcacct.database import durable
 from arcacct.database.incarnation import MEANING, DatabaseMismatch
 from arcacct.errors import ConfigError, CredentialError, FiguresHeld, TargetBusy
-from arcacct.publishing.held_texts import held_text, month_names
-from arcacct.publishing.selection import NOT_SELECTED
-from arcacct.queries.health import (
+from arcacct.health.databases import Basis, RecordingState, TargetState
+from arcacct.health.facts import (
     CRITICAL,
     OK,
     UNKNOWN,
@@ -38,7 +37,8 @@ from arcacct.queries.health import (
     over,
     user_name,
 )
-from arcacct.queries.health_queries import Basis, RecordingState, TargetState
+from arcacct.publishing.held_texts import held_text, month_names
+from arcacct.publishing.selection import NOT_SELECTED
 from arcacct.records import unfinished
 from arcacct.records.enrichment import FEATURES
 from arcacct.records.hold_decisions import NONE

@@ -19,11 +19,11 @@ from arcacct.arex.spool import LauncherSettings, launcher_settings
 from arcacct.config.parser import Conf
 from arcacct.config.review import Release, wrong_callouts
 from arcacct.files.directories import resource, unseen
-from arcacct.queries import doctor, doctor_host
-from arcacct.queries.doctor import HostCheck
-from arcacct.queries.doctor_checks import CONF, RESTART, Site
-from arcacct.queries.doctor_host import systemctl
-from arcacct.queries.health import CRITICAL, OK, UNKNOWN, WARNING, Check, worst
+from arcacct.health import doctor, doctor_host
+from arcacct.health.doctor import HostCheck
+from arcacct.health.doctor_checks import CONF, RESTART, Site
+from arcacct.health.doctor_host import systemctl
+from arcacct.health.facts import CRITICAL, OK, UNKNOWN, WARNING, Check, worst
 from arcacct.targets import plugins
 
 PREFIX = "/opt/arcacct"
@@ -275,7 +275,7 @@ _TODO: dict[str, Callable[[Site, Sequence[Check]], Todo] | Todo] = {
 
 def _installing(units: Iterable[str]) -> list[str]:
     """The commands that put units where systemd looks for them."""
-    files = {name: shlex.quote(resource("etc", name)) for name in units}
+    files = {name: shlex.quote(resource("etc", "systemd", name)) for name in units}
     if sys.prefix == PREFIX:
         return [f"cp {' '.join(files.values())} {_UNITS_DIR}/"]
     return [f"sed 's|{PREFIX}/|{sys.prefix}/|' {file} > {_UNITS_DIR}/{name}" for name, file in files.items()]

@@ -1,7 +1,7 @@
 """
 The state of a site, as `arcacct status`, `metrics` and `doctor` look at it, and how severe a finding is.
 
-Nothing is changed. What is judged of it is in `health_checks`.
+Nothing is changed. What is judged of it is in `checks`.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ from arcacct.database.schema import SNAPSHOT, noted
 from arcacct.errors import ArcacctError, ConfigError, CredentialError, StoreBusy
 from arcacct.files.directories import unseen
 from arcacct.files.safe_open import read_regular
+from arcacct.health import databases as health_databases
+from arcacct.health.databases import Basis, RecordingState, TargetState, basis
 from arcacct.publishing.former_publisher import FormerPublisher, former_publisher
-from arcacct.queries import health_queries
-from arcacct.queries.health_queries import Basis, RecordingState, TargetState, basis
 from arcacct.records import hold_decisions, unfinished
 from arcacct.records.hold_decisions import Counts
 from arcacct.targets import plugins
@@ -177,7 +177,7 @@ def look(here: Places, settings: Settings | None) -> Health:
         0,
         None,
         problem,
-        health_queries.writer_of(here.database),
+        health_databases.writer_of(here.database),
         os.path.exists(here.maintenance),
         _spooled(here, folders, is_without_arex=without),
         (),
@@ -227,10 +227,10 @@ def _looked(here: Places, settings: Settings | None, found: Health) -> Health:
         closing(access.read_accounting(here)) as ours,
         closing(access.read_publishing(here)) as ledger,
     ):
-        recorded = health_queries.recorded(ours)
+        recorded = health_databases.recorded(ours)
         targets = [] if settings is None else plugins(settings)
         former = [former_publisher(plugin, ledger) for plugin in targets]
-        lately = health_queries.ended_since(ours, found.now - _GROWTH_DAYS * DAY_S)
+        lately = health_databases.ended_since(ours, found.now - _GROWTH_DAYS * DAY_S)
         return found._replace(
             problem=found.problem or _misplaced(here, ours),
             size_bytes=_size_bytes(here.database),
@@ -241,11 +241,11 @@ def _looked(here: Places, settings: Settings | None, found: Health) -> Health:
                 else disk
                 for disk in found.disks
             ),
-            on_hold=len(unfinished.on_hold(ours)),
+            on_hold=len(unfinished.held_jobs(ours)),
             implausible=hold_decisions.counts(ours),
             basis=basis(ours, sorted(recent_months(found.now))),
             targets=tuple(
-                health_queries.target_state(ledger, ours, plugin, one)
+                health_databases.target_state(ledger, ours, plugin, one)
                 for plugin, one in zip(targets, former, strict=True)
             ),
             former=tuple(filter(None, former)),

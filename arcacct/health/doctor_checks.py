@@ -31,7 +31,7 @@ from arcacct.database.location import has_database, misplaced
 from arcacct.errors import ArcacctError, ConfigError, CredentialError, StoreError, use_as
 from arcacct.files.directories import unseen
 from arcacct.files.safe_open import read_regular
-from arcacct.queries.health import (
+from arcacct.health.facts import (
     CRITICAL,
     OK,
     UNKNOWN,

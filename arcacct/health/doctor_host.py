@@ -31,8 +31,8 @@ from arcacct.database.location import CARE, PSEUDONYMS, REPORTS, spools
 from arcacct.errors import ArcacctError
 from arcacct.files.directories import unseen
 from arcacct.files.safe_open import others_write
-from arcacct.queries.doctor_checks import CONF, STORE, Site
-from arcacct.queries.health import CRITICAL, OK, UNKNOWN, WARNING, Check, launcher_check, there, user_name
+from arcacct.health.doctor_checks import CONF, STORE, Site
+from arcacct.health.facts import CRITICAL, OK, UNKNOWN, WARNING, Check, launcher_check, there, user_name
 from arcacct.secrecy import without_login
 
 # On what kind of file system the databases are.

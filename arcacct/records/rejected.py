@@ -90,7 +90,7 @@ MOST_BYTES = 64 * 1024 * 1024
 _COLUMNS = "RejectedID, Source, Scope, File, Position, Reason, IsOurs, Records, Rejected, Bytes"
 
 
-class Reject(NamedTuple):
+class RejectedRecord(NamedTuple):
     """A record that cannot be used."""
 
     file: str
@@ -159,7 +159,7 @@ def is_of_record(error: Exception) -> bool:
     return not isinstance(error, OSError | ArcacctError) or isinstance(error, InputError)
 
 
-class Quarantine:
+class RejectedRecords:
     """
     The rejected records of one source (and scope).
 
@@ -182,7 +182,7 @@ class Quarantine:
         self._room.clear()
         self._all = None
 
-    def keep(self, rejects: Iterable[Reject]) -> list[Reject]:
+    def keep(self, rejects: Iterable[RejectedRecord]) -> list[RejectedRecord]:
         """
         Store the records that are not in the table yet, inside the caller's transaction; returns the new ones.
 
