@@ -36,6 +36,8 @@ ACCOUNTING_SCHEMA = 34
 """The number of the last script in schema/upgrade/accounting; a test keeps it true."""
 PUBLISHING_SCHEMA = 15
 """The number of the last script in schema/upgrade/publishing."""
+_JOINED = "73bf0d32"
+"""The last commit with the scripts between the schemas of the releases 0.2 and 0.3; then they became one script."""
 _READING = ("query_only = 1",)
 opened: dict[str, None] = {}
 """The databases that this process has opened, in order."""
@@ -113,7 +115,11 @@ def version(con: Connection, path: str) -> int:
 
 
 def other_version(con: Connection, path: str, found: int, known: int, oldest: int = 0) -> SchemaError:
-    """The complaint about a schema that this program does not know how to use, or that is of the other database."""
+    """
+    The complaint about a schema that this program does not know how to use, or that is of the other database.
+
+    ``oldest``: the oldest schema that this program upgrades, where it does not upgrade this one either.
+    """
     names = {
         name for (name,) in con.execute("SELECT name FROM sqlite_master WHERE name IN ('AAR', 'AccountingTargets')")
     }
@@ -125,10 +131,11 @@ def other_version(con: Connection, path: str, found: int, known: int, oldest: in
         )
     if found > known:
         todo = f"this program supports {known}: install the version of arcacct that created it, or a newer one"
-    elif found < oldest:
-        todo = "it is of arcacct 0.1: first upgrade it with arcacct 0.2 (`arcacct db upgrade`), then with this program"
-    else:
+    elif not oldest:
         todo = f"this program needs {known}: run `arcacct db upgrade`"
+    else:
+        of, by = ("arcacct 0.1", "arcacct 0.2") if found < oldest else ("no release", f"arcacct of commit {_JOINED}")
+        todo = f"it is of {of}: first upgrade it with {by} (`arcacct db upgrade`), then with this program"
     return SchemaError(f"{path}: schema version {found}; {todo}")
 
 

@@ -253,9 +253,9 @@ def compare_ledgers(con: Connection) -> None:
     if not newer or mine.get("ARCACCT_INCARNATION") != theirs.get("ARCACCT_INCARNATION"):
         return
     # The other ledger is as the program before this one left it, if that wrote it last.
-    schema_of = int(theirs["ARCACCT_SCHEMA"])
-    totals, sums = ("Given", "SumKeys") if schema_of < 11 else ("PublishedTotals", "SentSummaries")
-    months = "Months" if schema_of < 11 else "MonthFormats" if schema_of < 15 else "TargetMonths"
+    totals, sums, months = "PublishedTotals", "SentSummaries", "TargetMonths"
+    if int(theirs["ARCACCT_SCHEMA"]) == schema.PUBLISHING.oldest:
+        totals, sums, months = "Given", "SumKeys", "Months"
     given = " UNION ALL ".join(
         f"SELECT Target, Year, Month, {sign}Jobs AS Jobs, {sign}coalesce(Wall, 0) AS Wall, {had} * Jobs AS Had"
         f" FROM {table}"

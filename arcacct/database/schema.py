@@ -32,7 +32,7 @@ class DatabaseKind(NamedTuple):
     folder: str
     schema: int
     oldest: int
-    """The schema of arcacct 0.2: an older one must first be upgraded by that program."""
+    """The schema of arcacct 0.2, the first with a text: that program must first upgrade an older one."""
 
 
 ACCOUNTING = DatabaseKind("accounting", ACCOUNTING_SCHEMA, 21)
@@ -106,9 +106,19 @@ def has_view(kind: DatabaseKind, name: str) -> bool:
         return name in _views(con)
 
 
-def upgrades(kind: DatabaseKind) -> list[tuple[int, str]]:
-    """``(number, path)`` of each script that takes a database forward, in order; the first makes one as 0.2 does."""
-    return [(int(os.path.basename(path)[:3]), path) for path in _sql_files("schema", "upgrade", kind.folder)]
+def upgrades(kind: DatabaseKind) -> dict[int, str]:
+    """The scripts that take a database forward, in order: the schema that each one ends with, and its path."""
+    return _numbered(kind, are_texts=False)
+
+
+def texts(kind: DatabaseKind) -> dict[int, str]:
+    """The schemas that this program knows, in order, and the path of the text of each: a script begins with them."""
+    return _numbered(kind, are_texts=True)
+
+
+def _numbered(kind: DatabaseKind, *, are_texts: bool) -> dict[int, str]:
+    names = {os.path.basename(path): path for path in _sql_files("schema", "upgrade", kind.folder)}
+    return {int(name[:3]): path for name, path in names.items() if ("_as_of_" in name) == are_texts}
 
 
 def _sql_files(*folder: str) -> list[str]:
@@ -121,8 +131,8 @@ def ensure(path: str, kind: DatabaseKind, *, read_group: str | None = None, may_
     Create a database, or upgrade it after a backup next to it; returns the schemas that it went through: 0 means none.
 
     With ``may_create=False`` one that is missing stays so, and is a StoreError. Raises SchemaError for a file that is
-    not ours or newer than this program, StoreError when SQLite or the file system refuses, ConfigError for a
-    ``read_group`` that this host does not have.
+    not ours, newer than this program, or of a schema that no script begins with, StoreError when SQLite or the file
+    system refuses, ConfigError for a ``read_group`` that this host does not have.
     """
     refuse_foreign(path)
     if may_create:
@@ -134,15 +144,12 @@ def ensure(path: str, kind: DatabaseKind, *, read_group: str | None = None, may_
             # Only one process makes or changes a schema; the directory is there before any file.
             with locked(os.open(os.path.dirname(path), os.O_RDONLY | os.O_CLOEXEC)), ExitStack() as work:
                 found = _found(con, path)
-                if found > kind.schema:
-                    raise other_version(con, path, found, kind.schema)
                 if not found:
                     con.execute("PRAGMA journal_mode = WAL")
                     _create(con, path, kind)
                     open_to_group(path, read_group)
                     return [0, kind.schema]
-                if found < kind.oldest:
-                    raise other_version(con, path, found, kind.schema, kind.oldest)
+                require_known(con, path, kind, found)
                 if found < kind.schema:
                     # Writers would wait for a script that takes long: with the file there they end at once.
                     work.enter_context(maintenance(path, "upgrade"))
@@ -172,16 +179,19 @@ def _found(con: Connection, path: str) -> int:
     return version(con, path) if con.execute("SELECT 1 FROM sqlite_master").fetchone() else 0
 
 
+def require_known(con: Connection, path: str, kind: DatabaseKind, found: int) -> None:
+    """Raise SchemaError for a schema that is not the current one and that no script begins with."""
+    if found != kind.schema and found not in texts(kind):
+        raise other_version(con, path, found, kind.schema, kind.oldest)
+
+
 def in_memory(kind: DatabaseKind, version: int | None = None) -> Connection:
-    """An empty private database, of this version (0.2 or later) or of the current one. Raises SchemaError."""
+    """An empty private database, of the current version or of another one of `texts`."""
     con = connect(":memory:", isolation_level=None)
     if version is None or version == kind.schema:
         _create(con, ":memory:", kind)
-        return con
-    if version < kind.oldest:
-        raise SchemaError(f"schema version {version} is of arcacct 0.1: only arcacct 0.2 can upgrade it")
-    texts = [_read(path) for number, path in upgrades(kind) if number <= version]
-    _run(con, ":memory:", texts, version, is_new=True)
+    else:
+        _run(con, ":memory:", [_read(texts(kind)[version])], version, is_new=True)
     return con
 
 
@@ -258,7 +268,7 @@ def _create(con: Connection, path: str, kind: DatabaseKind) -> None:
 
 def _take_forward(con: Connection, path: str, kind: DatabaseKind, found: int) -> list[int]:
     """Run the scripts behind a schema, each with its number; the last also takes over the texts of a new database."""
-    later = [(number, script) for number, script in upgrades(kind) if number > found]
+    later = [(number, script) for number, script in upgrades(kind).items() if number > found]
     dropped, created = _views_of_others(con, kind, found)
     for number, script in later:
         name = f"{path} ({os.path.basename(script)})"
@@ -322,8 +332,9 @@ def _adopt_texts(con: Connection, path: str, kind: DatabaseKind) -> None:
     """
     Give every object of a database that has the newest structure the text that a new database has.
 
-    Views and triggers are made anew; tables and indexes keep their pages, and get the text once it is certain that it
-    describes what they are. Raises SchemaError where it does not. What others added stays as it is.
+    Views and triggers are made anew, and indexes where they are missing; tables and indexes keep their pages, and get
+    the text once it is certain that it describes what they are. Raises SchemaError where it does not. What others added
+    stays as it is.
     """
     with closing(in_memory(kind)) as fresh:
         wanted = {(type_, name): sql for type_, name, sql in fresh.execute(_OBJECTS)}
@@ -337,6 +348,8 @@ def _adopt_texts(con: Connection, path: str, kind: DatabaseKind) -> None:
         for (type_, name), sql in wanted.items():
             if type_ in ("view", "trigger") and ours.get((type_, name)) != sql:
                 con.execute(f"DROP {type_} IF EXISTS {name}")
+                con.execute(sql)
+            elif type_ == "index" and (type_, name) not in ours:
                 con.execute(sql)
         con.execute("PRAGMA writable_schema = ON")
         for (type_, name), sql in wanted.items():

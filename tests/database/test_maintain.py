@@ -268,7 +268,7 @@ def test_a_backup_of_an_older_version_is_taken_forward(here, tmp_path) -> None:
 
     done = upkeep.restore(here, str(old))
 
-    assert done.scripts == tuple(number for number, _path in upgrades(ACCOUNTING))[1:]
+    assert done.scripts == tuple(upgrades(ACCOUNTING))
     open_database(here.database, ACCOUNTING_SCHEMA).close()
 
 
@@ -284,6 +284,12 @@ def newer(here: Places, path: pathlib.Path) -> None:
     shutil.copy(here.database, path)
     with closing(sqlite3.connect(path)) as con:
         con.execute("UPDATE DBConfig SET KeyValue = '999' WHERE KeyName = 'ARCACCT_SCHEMA'")
+        con.commit()
+
+
+def unreleased(_here: Places, path: pathlib.Path) -> None:
+    with closing(sqlite3.connect(old_database(path))) as con:
+        con.execute("UPDATE DBConfig SET KeyValue = '25' WHERE KeyName = 'ARCACCT_SCHEMA'")
         con.commit()
 
 
@@ -308,6 +314,7 @@ def damaged(here: Places, path: pathlib.Path) -> None:
     ("make", "error", "message"),
     [
         pytest.param(newer, SchemaError, "schema version 999", id="newer"),
+        pytest.param(unreleased, SchemaError, "schema version 25; it is of no release: first", id="unreleased"),
         pytest.param(foreign, SchemaError, "not a database of arcacct", id="not ours"),
         pytest.param(archive, SchemaError, "an archive of pruned jobs", id="an archive"),
         pytest.param(damaged, StoreError, "malformed|damaged", id="damaged"),

@@ -17,13 +17,25 @@ import pytest
 import sql_contract
 from arex_corpus import arex_database
 from control_directory import set_up
+from generated import WRITE
 from other_users import acting_as
 
+import arcacct
 from arcacct.config.paths import places
 from arcacct.database import integrity, schema
-from arcacct.database.access import initialise, leave_open, open_accounting, open_publishing
+from arcacct.database.access import initialise, leave_open, open_accounting, open_publishing, require_own_schema
 from arcacct.database.connection import ACCOUNTING_SCHEMA, PUBLISHING_SCHEMA, open_database, open_for_reading, uri
-from arcacct.database.schema import ACCOUNTING, PUBLISHING, ensure, in_memory, incarnation, upgrades
+from arcacct.database.schema import (
+    ACCOUNTING,
+    PUBLISHING,
+    SOURCES,
+    create_views,
+    ensure,
+    in_memory,
+    incarnation,
+    texts,
+    upgrades,
+)
 from arcacct.errors import ConfigError, SchemaError, StoreError
 from arcacct.files.directories import resource
 
@@ -34,7 +46,7 @@ if TYPE_CHECKING:
 BOTH = pytest.mark.parametrize("kind", [ACCOUNTING, PUBLISHING], ids=["accounting", "publishing"])
 
 RELEASED = pathlib.Path(__file__).parent.parent / "data" / "released"
-LATER = [number for number, _path in upgrades(ACCOUNTING)][1:]
+LATER = list(upgrades(ACCOUNTING))
 NEXT = ACCOUNTING_SCHEMA + 1
 
 
@@ -49,11 +61,36 @@ def _mode(path: str | pathlib.Path) -> int:
 )
 def test_the_number_of_the_schema_is_the_last_script(kind: DatabaseKind, constant: int) -> None:
     """The hook knows the schema by a constant, the number of the last script; no number is there twice."""
-    numbers = [number for number, _path in upgrades(kind)]
+    folder = resource("schema", "upgrade", kind.folder)
 
-    assert numbers[0] == kind.oldest
-    assert numbers[-1] == constant == kind.schema
-    assert len(set(numbers)) == len(numbers)
+    assert list(upgrades(kind))[-1] == constant == kind.schema
+    assert list(texts(kind)) == [kind.oldest, *upgrades(kind)]
+    assert len(upgrades(kind)) + len(texts(kind)) == len(os.listdir(folder))
+
+
+@BOTH
+def test_the_text_of_this_schema_is_written_down(kind: DatabaseKind) -> None:
+    """
+    A later program needs it for databases and backups of this one, word for word, with the views of all sources.
+
+    ``ARCACCT_WRITE_DOCS=1`` writes it anew.
+    """
+    with closing(in_memory(kind)) as fresh:
+        create_views(fresh, *(SOURCES if kind is ACCOUNTING else ()))
+        fresh.execute(f"DELETE FROM DBConfig WHERE KeyName IN {_OF_ONE_DATABASE}")
+        made = list(fresh.iterdump())
+    name = f"{kind.schema:03}_as_of_{'.'.join(arcacct.__version__.split('.')[:2])}.sql"
+    path = pathlib.Path(texts(kind).get(kind.schema, f"{resource('schema', 'upgrade', kind.folder)}/{name}"))
+    if os.environ.get(WRITE):
+        head = f"-- The {kind.folder} database as arcacct makes it (schema {kind.schema}), for later programs.\n"
+        path.write_text(head + "".join(f"{line}\n" for line in made[1:-1] if '"sqlite_sequence"' not in line))
+
+    with closing(sqlite3.connect(":memory:")) as con:
+        con.executescript(path.read_text())
+        assert sorted(con.iterdump()) == sorted(made)
+
+
+_OF_ONE_DATABASE = "('ARCACCT_SCHEMA', 'ARCACCT_INCARNATION', 'ARCACCT_CREATED')"
 
 
 @BOTH
@@ -283,6 +320,21 @@ def test_an_upgrade_keeps_the_views_of_sources_that_were_imported(tmp_path: path
         assert con.execute("SELECT count(*) FROM v1_nodes").fetchone() == (0,)
 
 
+@BOTH
+def test_an_index_that_somebody_dropped_is_created_by_an_upgrade(tmp_path: pathlib.Path, kind: DatabaseKind) -> None:
+    """Whether it stays, gets another name, or goes."""
+    path = str(tmp_path / "x.db")
+    of_0_2(path, kind)
+    with closing(sqlite3.connect(path)) as con:
+        for (_, name), _sql in filter(lambda one: one[0][0] == "index", objects(con).items()):
+            con.execute(f"DROP INDEX {name}")
+
+    ensure(path, kind)
+
+    with closing(sqlite3.connect(path)) as con, closing(in_memory(kind)) as fresh:
+        assert objects(con) == objects(fresh)
+
+
 def test_an_object_that_is_not_as_arcacct_makes_it_stops_the_upgrade(tmp_path: pathlib.Path) -> None:
     """A column that somebody added to a table: nothing changes, and the complaint names the table."""
     path = str(tmp_path / "x.db")
@@ -324,6 +376,29 @@ def test_a_database_of_0_1_is_refused(tmp_path: pathlib.Path) -> None:
 
     with pytest.raises(SchemaError, match=r"first upgrade it with arcacct 0\.2"):
         ensure(path, ACCOUNTING)
+
+
+@pytest.mark.parametrize(
+    ("kind", "number"),
+    [(kind, number) for kind in (ACCOUNTING, PUBLISHING) for number in (kind.oldest + 1, kind.schema - 1)],
+    ids=lambda value: value if isinstance(value, int) else value.folder,
+)
+def test_a_database_of_an_unreleased_schema_is_refused_with_the_way_out(
+    tmp_path: pathlib.Path, kind: DatabaseKind, number: int
+) -> None:
+    """The program that has the scripts for it is named; nothing is changed."""
+    path = tmp_path / "x.db"
+    of_0_2(str(path), kind)
+    _set_version(str(path), str(number))
+    before = path.read_bytes()
+
+    with pytest.raises(
+        SchemaError,
+        match=f"x.db: schema version {number}; it is of no release: first upgrade it with arcacct of commit",
+    ):
+        ensure(str(path), kind)
+    assert path.read_bytes() == before
+    assert os.listdir(tmp_path) == ["x.db"]
 
 
 def test_a_ledger_that_0_2_has_not_carried_over_is_refused(tmp_path: pathlib.Path) -> None:
@@ -446,6 +521,44 @@ def test_the_records_of_a_released_ledger_stay_as_they_were_sent(tmp_path: pathl
         assert not tables & {"Jobs", "JobHashes", "NewJobHashes", "KeyForms", "KeyTemplates", "FormerRecords"}
 
 
+def test_places_numbers_and_bytes_of_a_ledger_of_0_2_stay(tmp_path: pathlib.Path) -> None:
+    """Spellings of a place that differ in case alone become one; no number of a message is used again."""
+    path = str(tmp_path / "x.db")
+    of_0_2(path, PUBLISHING)
+    with closing(sqlite3.connect(path)) as con:
+        con.executemany(
+            "INSERT INTO Given VALUES (?, 'a', ?, ?, 2026, 5, ?, ?)",
+            [(1, "SITE", "ce", 2, 20), (2, "site", "CE", 1, 7), (3, "B", "ce", 4, 1)],
+        )
+        con.executemany("INSERT INTO Jobs VALUES (?, ?, 0)", [(1, "one"), (2, "two")])
+        for number, content in ((5, b"xy"), (9, None)):
+            con.execute(
+                "INSERT INTO Messages (MessageID, Target, Kind, Origin, State, Created, RecordCount, ByteCount, Digest,"
+                " Destination, Bytes) VALUES (?, 'a', 'car', 'publish', 'accepted', 5, 1, 1, '', '', ?)",
+                (number, content),
+            )
+        con.execute("DELETE FROM Messages WHERE MessageID = 9")
+        con.executemany(
+            "INSERT INTO SentRecords VALUES (?, ?, 7, x'00', 1, 'k', NULL, ?, 60, ?, 50)",
+            [((5 << 20) + 0, 1, 2, 2), ((5 << 20) + 1, 2, 1, 3)],
+        )
+        con.execute("INSERT INTO Targets (Target, Incarnation, LastSeq, StartEndTime) VALUES ('a', 'life', 4, 0)")
+        con.commit()
+
+    ensure(path, PUBLISHING)
+
+    with closing(sqlite3.connect(path)) as con:
+        totals = "SELECT PublishedTotalID, Site, SubmitHost, Jobs, Wall, IsSent FROM PublishedTotals JOIN SentNames"
+        assert con.execute(f"{totals} USING (NamesID) ORDER BY 1").fetchall() == [
+            (1, "SITE", "ce", 3, 27, 1),
+            (3, "B", "ce", 4, 1, 1),
+        ]
+        assert con.execute("SELECT PublishedTotalID, ReplacedID FROM SentRecords").fetchall() == [(1, 1), (1, 3)]
+        assert con.execute("SELECT * FROM MessageBytes").fetchall() == [(5, 1, b"xy")]
+        assert con.execute("SELECT seq FROM sqlite_sequence WHERE name = 'Messages'").fetchall() == [(9,)]
+        assert con.execute("SELECT LastSeq, LastSeqAgain FROM Targets").fetchall() == [(4, 4)]
+
+
 _VIEWS = "SELECT name FROM sqlite_master WHERE type = 'view' AND name GLOB 'v1_*'"
 
 
@@ -453,28 +566,64 @@ def _rows(con: sqlite3.Connection, view: str) -> list[tuple[object, ...]]:
     return sorted(con.execute(f"SELECT * FROM {view}").fetchall(), key=repr)
 
 
+def next_kind(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, script: str) -> DatabaseKind:
+    """The accounting database of the next program, with a script that creates a table."""
+    folder = tmp_path / "scripts"
+    shutil.copytree(resource("schema"), folder, dirs_exist_ok=True)
+    (folder / "upgrade" / "accounting" / f"{NEXT:03}_next.sql").write_text(script)
+    (folder / "accounting" / "90_next.sql").write_text("CREATE TABLE Next (A);\n")
+    found = ACCOUNTING._replace(schema=NEXT)
+    monkeypatch.setattr(schema, "resource", lambda _top, *folders: str(folder.joinpath(*folders)))
+    monkeypatch.setattr(schema, "ACCOUNTING", found)
+    return found
+
+
+@pytest.mark.parametrize("sources", [(), ("sonar", "slurm")], ids=["without sources", "with sources"])
+def test_the_next_program_takes_a_database_and_a_backup_of_this_one(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, sources: tuple[str, ...]
+) -> None:
+    """It is compared word for word, with the views of the sources that it has; what others added is found."""
+    path = str(tmp_path / "x.db")
+    ensure(path, ACCOUNTING)
+    with closing(sqlite3.connect(path, isolation_level=None)) as con:
+        create_views(con, *sources)
+        con.execute("CREATE VIEW theirs AS SELECT 1 AS n")
+        kind = next_kind(tmp_path, monkeypatch, "CREATE TABLE Next (A);\n")
+        with pytest.raises(SchemaError, match="it has 'VIEW theirs', which arcacct did not create"):
+            require_own_schema(con, path, kind, exactly=True)
+        assert require_own_schema(con, path, kind, exactly=False) == ACCOUNTING_SCHEMA
+        con.execute("BEGIN")
+        con.execute("DROP TRIGGER RecordHolds_insert")
+        with pytest.raises(SchemaError, match="RecordHolds_insert is missing"):
+            require_own_schema(con, path, kind, exactly=False)
+        con.execute("ROLLBACK")
+        if sources:
+            con.execute("INSERT INTO Clusters VALUES (1, 'c')")
+            con.execute("INSERT INTO NodeNames VALUES (1, 1, 'n')")
+
+    assert ensure(path, kind) == [NEXT]
+
+    with closing(open_database(path, NEXT)) as con:
+        assert con.execute("SELECT n FROM theirs").fetchall() == [(1,)]
+        views = {name for type_, name in objects(con) if type_ == "view"}
+        assert views & {"v1_nodes", "v1_slurm_runs"} == ({"v1_nodes"} if sources else set())
+
+
 @pytest.mark.campaign
 def test_a_script_that_fails_leaves_the_version_before(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A script and its number commit together: of one that fails nothing remains, and it can be run again."""
     path = str(tmp_path / "x.db")
     ensure(path, ACCOUNTING)
-    folder = tmp_path / "scripts"
-    shutil.copytree(resource("schema"), folder)
-    upgrade = folder / "upgrade" / "accounting"
-    (upgrade / f"{NEXT:03}_next.sql").write_text(
-        "CREATE TABLE Next (A);\nINSERT INTO Next VALUES (1);\nNO SQL AT ALL;\n"
-    )
-    (folder / "accounting" / "90_next.sql").write_text("CREATE TABLE Next (A);\n")
-    monkeypatch.setattr(schema, "resource", lambda _top, *folders: str(folder.joinpath(*folders)))
-    next_kind = ACCOUNTING._replace(schema=NEXT)
+    script = "CREATE TABLE Next (A);\nINSERT INTO Next VALUES (1);\n"
+    kind = next_kind(tmp_path, monkeypatch, f"{script}NO SQL AT ALL;\n")
 
     with pytest.raises(StoreError, match=f"{NEXT:03}_next"):
-        ensure(path, next_kind)
+        ensure(path, kind)
     with closing(open_database(path, ACCOUNTING_SCHEMA)) as con:
         assert con.execute("SELECT count(*) FROM sqlite_master WHERE name = 'Next'").fetchone() == (0,)
 
-    (upgrade / f"{NEXT:03}_next.sql").write_text("CREATE TABLE Next (A);\nINSERT INTO Next VALUES (1);\n")
-    assert ensure(path, next_kind) == [NEXT]
+    next_kind(tmp_path, monkeypatch, script)
+    assert ensure(path, kind) == [NEXT]
     open_database(path, NEXT).close()
     assert len(list(tmp_path.glob(f"x.db.before-schema-{NEXT}.*"))) >= 1
 
@@ -605,8 +754,8 @@ def test_a_script_that_landed_never_changes(kind: DatabaseKind) -> None:
     """Sites have run it: upgrade/CHECKSUMS (as `sha256sum` writes it) has a line for each; a change is a new script."""
     with open(resource("schema", "upgrade", "CHECKSUMS"), encoding="ascii") as file:
         noted = dict(line.split()[::-1] for line in file)
-    found = [pathlib.Path(path) for _number, path in upgrades(kind)]
+    found = map(pathlib.Path, [*texts(kind).values(), *upgrades(kind).values()])
 
-    assert {f"{path.parent.name}/{path.name}": hashlib.sha256(path.read_bytes()).hexdigest() for path in found} == {
-        name: digest for name, digest in noted.items() if name.startswith(f"{found[0].parent.name}/")
+    assert {f"{kind.folder}/{path.name}": hashlib.sha256(path.read_bytes()).hexdigest() for path in found} == {
+        name: digest for name, digest in noted.items() if name.startswith(f"{kind.folder}/")
     }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pathlib
 import sqlite3
 from contextlib import closing
 
@@ -9,13 +10,11 @@ import pytest
 from publishing_site import JUNE, MOST_S, SGAS, SUMMARIES, Job, Site, at_sgas, jobs, truth
 
 from arcacct.database import access
-from arcacct.database.schema import ACCOUNTING, in_memory, noted, upgrades
+from arcacct.database.schema import ACCOUNTING, ensure, in_memory, noted
 from arcacct.records import hold_decisions, usage
 from arcacct.records.hold_decisions import ImplausibleFilter, held_records
 
 LIE = Job("lie", JUNE + 100)
-HOLDS = 23
-"""The script that brings the table of holds."""
 
 
 def upgraded(site: Site, *lies: Job, horizon: int | None = None) -> None:
@@ -103,20 +102,18 @@ def test_former_records_are_judged_once_and_page_by_page(memory, empty_box, monk
         assert hold_decisions.judge_former(con, here) == 0
 
 
-def test_the_upgrade_notes_what_is_to_be_judged() -> None:
+def test_the_upgrade_notes_what_is_to_be_judged(tmp_path: pathlib.Path) -> None:
     """All records there are, and how far publishers have read the log."""
-    with closing(in_memory(ACCOUNTING, HOLDS - 1)) as con:
+    path = str(tmp_path / "x.db")
+    with closing(in_memory(ACCOUNTING, ACCOUNTING.oldest)) as con:
         con.execute("UPDATE Fence SET Horizon = 7")
         con.execute("INSERT INTO Endpoints VALUES (1, '', '')")
         values = ("job", "", 1, 1, 1, 1, 2, 0, JUNE - 100, JUNE, 1, 1, 0, 0, JUNE, 0, 0, 0, 0, 0)
         con.execute(f"INSERT INTO AAR VALUES (41{', ?' * len(values)})", values)
-        upgrade(con)
+        con.execute("VACUUM INTO ?", (path,))
 
+    ensure(path, ACCOUNTING)
+
+    with closing(sqlite3.connect(path)) as con:
         assert noted(con, "ARCACCT_UNJUDGED") == "0 41 7"
         assert con.execute("SELECT count(*) FROM RecordHolds").fetchone() == (0,)
-
-
-def upgrade(con: sqlite3.Connection) -> None:
-    (script,) = [path for number, path in upgrades(ACCOUNTING) if number == HOLDS]
-    with open(script, encoding="utf-8") as file:
-        con.executescript(file.read())

@@ -9,8 +9,8 @@ from contextlib import closing
 import pytest
 from ledger_rows import ONE, OTHER, new_ledger
 
-from arcacct.database.connection import Connection
-from arcacct.database.schema import PUBLISHING, in_memory, upgrades
+from arcacct.database.connection import Connection, open_database
+from arcacct.database.schema import PUBLISHING, ensure, in_memory
 from arcacct.publishing import ledger, target_months
 from arcacct.publishing.cursors import selections, set_selection
 from arcacct.publishing.target_months import HeldMonth, MonthFormat, MonthSnapshot
@@ -113,38 +113,33 @@ def test_what_was_published_is_of_one_target(con: Connection) -> None:
     assert list(target_months.kinds(con, OTHER)) == [JUNE]
 
 
-def test_what_six_tables_said_of_a_month_is_in_one_row_after_an_upgrade() -> None:
+def test_what_five_tables_of_0_2_said_of_a_month_is_in_one_row_after_an_upgrade(tmp_path: pathlib.Path) -> None:
     """Each month keeps what any of them said; what operators decided stays, in its order."""
     of_table = {
-        "MonthFormats": f"('{ONE}', 2026, 5, 'summaries', 7, 'life', 9), ('{OTHER}', 2026, 5, 'car', NULL, NULL, NULL)",
-        "HeldMonths": f"('{ONE}', 2026, 5, 'fell', 7, 3, 5, 'wait'), ('{ONE}', 2026, 4, 'fell', 2, 1, 4, '')",
-        "UnfinishedMonths": f"('{ONE}', 2026, 5), ('{ONE}', 2026, 6)",
-        "RefusedSummaries": f"('{ONE}', 'summaries', 2026, 6, 'no', 2, 3, 1),"
-        f" ('{ONE}', 'sync', 2026, 6, 'nor', 1, 3, 1)",
-        "UncertainMonths": f"('', 2026, 4, NULL, 1, NULL, 0), ('{ONE}', 2026, 5, 12, 1, 2, 0)",
-        "AcceptedDecreases": f"(1, '{ONE}', 2026, 5, 'old', 1, 'ada', 0, 'lower'),"
-        f" (2, '{ONE}', 2026, 5, 'life', 2, 'ada', 1, 'lower'), (3, '{ONE}', 2026, 5, '', 3, 'bob', 0, 'kept')",
+        "Months": f"('{ONE}', 2026, 5, 'summaries', 7, 'life', 9), ('{OTHER}', 2026, 5, 'car', NULL, NULL, NULL)",
+        "HeldMonths": f"('{ONE}', 2026, 5, 'fell', 7, 3, 5), ('{ONE}', 2026, 4, 'fell', 2, 1, 4)",
+        "OpenMonths": f"('{ONE}', 2026, 5), ('{ONE}', 2026, 6)",
+        "RefusedSums": f"('{ONE}', 'summaries', 2026, 6, 'no', 2, 3, 1), ('{ONE}', 'sync', 2026, 6, 'nor', 1, 3, 1)",
+        "AcceptedMonths": f"(1, '{ONE}', 2026, 5, 'old', 1, 'ada', 0), (2, '{ONE}', 2026, 5, 'life', 2, 'bob', 1)",
     }
-    with closing(in_memory(PUBLISHING, 13)) as con:
+    path = str(tmp_path / "x.db")
+    with closing(in_memory(PUBLISHING, PUBLISHING.oldest)) as con:
         for table, rows in of_table.items():
             con.execute(f"INSERT INTO {table} VALUES {rows}")
-        for number, path in upgrades(PUBLISHING):
-            if number > 13:
-                con.executescript(pathlib.Path(path).read_text(encoding="utf-8"))
+        con.execute("VACUUM INTO ?", (path,))
 
+    ensure(path, PUBLISHING)
+
+    with closing(open_database(path, PUBLISHING.schema)) as con:
         known = target_months.load(con, ONE)
         assert list(known) == [APRIL, MAY, JUNE]
         assert known[MAY].format == MonthFormat("summaries", 7, "life", 9)
-        assert known[MAY].held == HeldMonth(*MAY, "fell", 7, 3, 5, "wait")
-        assert known[MAY].uncertain == (12, 2, 0)
-        assert (known[APRIL].format, known[APRIL].held, known[APRIL].uncertain) == (
-            None,
-            HeldMonth(*APRIL, "fell", 2, 1, 4),
-            (None, None, 0),
-        )
+        assert known[MAY].held == HeldMonth(*MAY, "fell", 7, 3, 5)
+        assert known[MAY].uncertain is None
+        assert (known[APRIL].format, known[APRIL].held) == (None, HeldMonth(*APRIL, "fell", 2, 1, 4))
         assert target_months.unfinished(con, ONE) == {MAY, JUNE}
         assert known[JUNE].refused == {"summaries": ("no", 2, 3), "sync": ("nor", 1, 3)}
         assert target_months.kinds(con, OTHER) == {MAY: "car"}
         assert target_months.accepted(con, ONE, "life") == ({MAY}, {MAY})
         assert target_months.accepted(con, ONE, "old") == (set(), {MAY})
-        assert target_months.decisions(con, ONE, target_months.KEPT) == {MAY: ("kept", "bob", 3)}
+        assert target_months.decisions(con, ONE, target_months.LOWER) == {MAY: ("lower", "bob", 2)}

@@ -5,17 +5,14 @@ from __future__ import annotations
 import sqlite3
 from contextlib import closing
 
-import counted_jobs
 import pytest
-import stored_jobs
 from job_files import DIAG, JOB, LOCAL, NOON_NS, STATISTICS
 from slurm_files import CASES, SlurmHost, arc_job, row, table
 
 from arcacct.arex.control_files import JobFiles
 from arcacct.arex.job_facts import job_facts
-from arcacct.config.paths import JobRules, places
-from arcacct.database.access import initialise, open_accounting
-from arcacct.database.schema import ACCOUNTING, SOURCES, create_views, ensure, in_memory, upgrades
+from arcacct.config.paths import JobRules
+from arcacct.database.schema import ACCOUNTING, ensure, in_memory
 from arcacct.records import usage
 from arcacct.records.enrichment import enrich
 from arcacct.records.model import Job
@@ -188,13 +185,10 @@ def test_a_job_in_progress_has_no_unknown_values(con: sqlite3.Connection) -> Non
     assert con.execute("SELECT count(*) FROM FieldSources").fetchone() == (0,)
 
 
-BEFORE = next(number for number, path in upgrades(ACCOUNTING) if "unknown_values" in path) - 1
-
-
-def test_records_from_before_are_told_apart_by_what_they_have(tmp_path) -> None:
-    """An upgrade finds those without any measurement; no record is logged as changed, and the sums agree."""
+def test_records_of_0_2_are_told_apart_by_what_they_have(tmp_path: pathlib.Path) -> None:
+    """An upgrade finds those without any measurement; no record is logged as changed, and all sums agree."""
     path = str(tmp_path / "x.db")
-    with closing(in_memory(ACCOUNTING, BEFORE)) as old:
+    with closing(in_memory(ACCOUNTING, ACCOUNTING.oldest)) as old:
         _add(old, "completed", 0, 0)
         _add(old, "completed", 100, 50)
         _add(old, "completed", 0, 0, memory=1000)
@@ -202,6 +196,8 @@ def test_records_from_before_are_told_apart_by_what_they_have(tmp_path) -> None:
         _add(old, "failed", 0, 0, has_started=True)
         _add(old, "completed", 60, 0, source="sacct")
         _add(old, "completed", 60, 0, source="gridengine")
+        _add(old, "completed", 30, 7, source="htcondor", cores=8)
+        _add(old, "completed", 30, 7, source="arex", cores=8)
         log = old.execute("SELECT Seq, RecordID FROM FinishedLog ORDER BY Seq").fetchall()
         _sum_up(old)
         old.execute("VACUUM INTO ?", (path,))
@@ -211,58 +207,16 @@ def test_records_from_before_are_told_apart_by_what_they_have(tmp_path) -> None:
     with closing(sqlite3.connect(path)) as old:
         assert old.execute("SELECT Seq, RecordID FROM FinishedLog ORDER BY Seq").fetchall() == log
         found = old.execute("SELECT wall_s, cpu_s FROM v1_jobs ORDER BY job_id").fetchall()
-        assert found == [(None, None), (100, 50), (0, 0), (0, 0), (None, None), (60, None), (60, 0)]
-        assert counted(old) == (7, 2, 3)
-        assert old.execute("SELECT Jobs, NoWall, NoCpu, CoreUnpaired, ChangedSeq FROM MonthlyUsage").fetchall() == [
-            (7, 2, 3, 60, 7)
-        ]
+        measured = [(None, None), (100, 50), (0, 0), (0, 0), (None, None), (60, None), (60, 0), (30, None), (30, 7)]
+        assert found == measured
+        amounts = "Jobs, NoWall, NoCpu, CpuUnpaired, CoreUnpaired"
+        cells = old.execute(f"SELECT CPUCount, {amounts}, ChangedSeq FROM MonthlyUsage").fetchall()
+        assert cells == [(1, 7, 2, 3, 0, 60, 7), (8, 2, 0, 1, 7, 240, 7)]
+        summed = ", ".join(f"sum({amount})" for amount in amounts.split(", "))
+        for kind in (1, 2, 3):
+            found = old.execute(f"SELECT {summed} FROM UsageBreakdown WHERE Kind = ?", (kind,)).fetchone()
+            assert found == (9, 2, 4, 7, 300)
         assert usage.differences(old) == []
-
-
-SUMS = ("MonthlyUsage", "JobUsageShares", "UsageBreakdown")
-
-
-def test_sums_of_schema_33_have_the_times_that_no_efficiency_has(tmp_path: pathlib.Path) -> None:
-    """Its upgrade makes the sums of a new database of the same jobs: counted, waiting, of several runs and pruned."""
-    here = places(None, str(tmp_path / "control"), str(tmp_path / "new.db"))
-    initialise(here)
-    path = str(tmp_path / "old.db")
-    with closing(open_accounting(here)) as con, closing(in_memory(ACCOUNTING, 33)) as old:
-        counted_jobs.add(con, here)
-        usage.update_breakdown(con, here, everything=True)
-        con.execute("DELETE FROM AAR WHERE RecordID % 2")
-        con.execute("DELETE FROM FinishedLog WHERE RecordID % 2")
-        JobWriter(con, "pbs", "server").write([stored_jobs.job(number)._replace(wall_s=None) for number in (60, 61)])
-        usage.update_monthly(con, here)
-        assert con.execute("SELECT count(*), sum(MonthID IS NULL) FROM JobUsageShares").fetchone() == (15, 2)
-        new = {table_: con.execute(f"SELECT * FROM {table_} ORDER BY 1").fetchall() for table_ in SUMS}
-        for table_, rows in new.items():
-            columns = [name for _cid, name, *_rest in con.execute(f"PRAGMA table_info({table_})")][:-1]
-            into = ", ".join("WallNoCpu" if name == "CoreUnpaired" else name for name in columns)
-            old.executemany(
-                f"INSERT INTO {table_} ({into}) VALUES ({', '.join('?' * len(columns))})", [row[:-1] for row in rows]
-            )
-        old.execute("UPDATE JobUsageShares SET WallNoCpu = NoCpu * Wall")
-        # No script makes all views of a new database: those of one of schema 33 read each other, as now.
-        create_views(con, *SOURCES)
-        for view, sql in con.execute("SELECT name, sql FROM sqlite_master WHERE type = 'view'"):
-            old.execute(f"DROP VIEW IF EXISTS {view}")
-            old.execute(sql)
-        for table_, number, jobs in (
-            ("MonthlyUsage", "CellID", "CellID"),
-            ("UsageBreakdown", "FinerID", "CASE Kind WHEN 1 THEN MonthID WHEN 2 THEN DayID ELSE HostID END"),
-        ):
-            part = f"SELECT sum(WallNoCpu) FROM JobUsageShares AS Job WHERE {table_}.{number} = {jobs}"
-            old.execute(f"UPDATE {table_} SET WallNoCpu = ifnull(({part}), 0)")
-        old.execute("VACUUM INTO ?", (path,))
-
-    ensure(path, ACCOUNTING)
-
-    with closing(sqlite3.connect(path)) as old:
-        assert {table_: old.execute(f"SELECT * FROM {table_} ORDER BY 1").fetchall() for table_ in SUMS} == new
-        assert old.execute("SELECT count(*) FROM FinishedLog").fetchone() == (0,)
-    unpaired = [row[-1] for row in new["JobUsageShares"]]
-    assert len(unpaired) - unpaired.count(0) == 3
 
 
 def _add(
@@ -274,6 +228,7 @@ def _add(
     memory: int = 0,
     has_started: bool = False,
     source: str | None = None,
+    cores: int = 1,
 ) -> None:
     """A record as a former program left it."""
     for table_, columns in (("Endpoints", "'', ''"), ("Queues", "''"), ("Users", "''"), ("WLCGVOs", "''")):
@@ -281,9 +236,9 @@ def _add(
     con.execute("INSERT OR IGNORE INTO Status (Name) VALUES (?)", (status,))
     number = con.execute("SELECT count(*) + 1 FROM AAR").fetchone()[0]
     con.execute(
-        "INSERT INTO AAR SELECT ?1, 'j' || ?1, ?1, 1, 1, 1, 1, ID, 0, ?2, ?2 + 200, 1, 1, ?3, ?3, ?4, ?5, 0, 0, 0, 0"
+        "INSERT INTO AAR SELECT ?1, 'j' || ?1, ?1, 1, 1, 1, 1, ID, 0, ?2, ?2 + 200, 1, ?7, ?3, ?3, ?4, ?5, 0, 0, 0, 0"
         " FROM Status WHERE Name = ?6",
-        (number, END - 200, memory, wall_s, cpu_s, status),
+        (number, END - 200, memory, wall_s, cpu_s, status, cores),
     )
     if has_started:
         con.execute("INSERT INTO JobEvents VALUES (?, 'LRMSSTART', '2026-05-28 20:00:00')", (number,))
@@ -297,18 +252,41 @@ def _add(
             " SELECT ?, 'grid', 1, 1, 'COMPLETED', 1, 61, 60, 1, 0, 0, '', '', '', '', '', '', '', '', '', ''",
             (number,),
         )
+    if source == "htcondor":
+        texts = "Hosts, UserName, Account, Project, JobName, QueueName, UserDN, VO, FQAN, Benchmark"
+        con.execute(
+            "INSERT INTO HTCondorJobs (RecordID, Schedd, Cluster, Proc, Queued, SubmitTime, JobStatus, StartTime,"
+            f" EndTime, Wall, CPUs, {texts})"
+            " VALUES (?, 'grid', 1, 0, 1, 1, 4, 1, 31, 30, 8, '', '', '', '', '', '', '', '', '', '')",
+            (number,),
+        )
 
 
 def _sum_up(con: sqlite3.Connection) -> None:
-    """The monthly sums of a former program, all of one cell."""
+    """The sums of 0.2."""
     key = "Month, UserID, VOID, FQAN, EndpointID, NodeCount, CPUCount, Benchmark, AuthGroups"
     con.execute(
         f"INSERT INTO Cells ({key}, Jobs, Wall, Cpu, Earliest, Latest, ChangedSeq) SELECT {key}, count(*),"
-        " sum(Wall),"
-        f" sum(Cpu), min(EndTime), max(EndTime), 7 FROM RecordUsage GROUP BY {key}"
+        f" sum(Wall), sum(Cpu), min(EndTime), max(EndTime), 7 FROM RecordUsage GROUP BY {key}"
     )
     con.execute(
-        "INSERT INTO Contributions (RecordID, CellID, EndTime, Wall, Cpu)"
-        " SELECT RecordID, 1, EndTime, Wall, Cpu FROM RecordUsage"
+        "INSERT INTO Contributions (RecordID, CellID, EndTime, Wall, Cpu, StageIn, StageOut)"
+        " SELECT RecordID, CellID, EndTime, RecordUsage.Wall, RecordUsage.Cpu, 0, 0"
+        " FROM RecordUsage JOIN Cells USING (CPUCount)"
     )
+    for kind, column, period, (user, other) in (
+        (1, "MonthID", "Month", (1, 1)),
+        (2, "DayID", "RecordUsage.EndTime / 86400", (0, 1)),
+        (3, "HostID", "Month", (0, 0)),
+    ):
+        con.execute(
+            "INSERT INTO FinerCells (Kind, Period, UserID, VOID, FQAN, EndpointID, QueueID, StatusID, Project, Host,"
+            f" CPUCount, Benchmark, Jobs, Wall, Cpu) SELECT {kind}, {period}, {user}, {other}, '', {other}, {other},"
+            f" StatusID, '', '', RecordUsage.CPUCount, '', count(*), sum(Wall), sum(Cpu)"
+            " FROM RecordUsage JOIN AAR USING (RecordID) GROUP BY StatusID, RecordUsage.CPUCount"
+        )
+        con.execute(
+            f"UPDATE Contributions SET {column} = (SELECT FinerID FROM FinerCells JOIN AAR USING (StatusID, CPUCount)"
+            f" WHERE Kind = {kind} AND AAR.RecordID = Contributions.RecordID)"
+        )
     con.execute("UPDATE CellsPosition SET Seq = (SELECT max(Seq) FROM FinishedLog)")

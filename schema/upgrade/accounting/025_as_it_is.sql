@@ -1,1 +1,0 @@
--- No structure changes. The program then gives each object the text that a new database has (arcacct/db/schema.py).

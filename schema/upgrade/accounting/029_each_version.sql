@@ -1,2 +1,0 @@
--- A change of a finished record's user, nodes or cores notes its version before, too: after a loss of the ledger this
--- says which records a receiver may have otherwise. The program gives the trigger the text of a new database.

@@ -1,2 +1,0 @@
--- v1_transfers shows the URLs of files without user, password and query, which readers could use. The program then makes
--- the views anew.

@@ -1,2 +1,0 @@
--- The views of usage say which jobs count, and v1_held_values has what was told of those that are held. Views have the
--- texts of a new database after the last script.
