@@ -20,6 +20,7 @@ from typing import Any
 import apel_rules
 import car_rules
 import sgas_rules
+import stored_jobs
 from apel_message import message
 from fuzz.command import arcacct, steers
 from fuzz.damage import TEXTS, damaged
@@ -73,31 +74,7 @@ FIELDS = ("job_id", "user_dn", "vo", "fqan", "queue", "job_name", "project", "cl
 
 
 csv.field_size_limit(2**20)
-JOB = AAR(
-    record_id=1,
-    job_id="good1",
-    local_job_id="4711",
-    endpoint_type="org.nordugrid.arcrest",
-    endpoint_url="https://arc1.example.org:443/arex",
-    queue="grid",
-    user_dn="/DC=org/DC=example/CN=Test & User",
-    vo="atlas",
-    status="completed",
-    exit_code=0,
-    submit_time=1_704_189_600,
-    end_time=1_704_198_605,
-    node_count=2,
-    core_count=8,
-    memory_kib=2_048_000,
-    virtual_memory_kib=4_096_000,
-    wall_s=7205,
-    cpu_user_s=50_000,
-    cpu_kernel_s=321,
-    scratch_bytes=1_234_567_890,
-    stage_in_bytes=1000,
-    stage_out_bytes=2000,
-    benchmark="HEPscore23:12.3",
-)
+JOB = stored_jobs.aar()
 
 
 def made(chance: random.Random) -> dict[str, bytes]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
+import stored_jobs
 from publishing_alone import run_alone
 
 from arcacct.publishing.context import RunContext
@@ -15,22 +16,7 @@ from arcacct.records.model import UsageCell
 
 APEL = "[arex/jura/apel:a]\ntargeturl=https://ams.example.org\nca_system=no\ngocdb_name=SITE\napel_messages=summaries\n"
 MAY_END = 1_780_000_000
-CELL = UsageCell(
-    year=2026,
-    month=5,
-    user_dn="/CN=one",
-    vo="atlas",
-    fqan="/atlas",
-    endpoint_url="https://ce.example.org:443/arex",
-    node_count=1,
-    core_count=8,
-    benchmark="HEPSPEC:10.5",
-    jobs=3,
-    wall_s=7200,
-    cpu_s=5400,
-    earliest_end_time=MAY_END,
-    latest_end_time=MAY_END,
-)
+CELL = stored_jobs.cell(year=2026, month=5, cpu_s=5400, earliest_end_time=MAY_END, latest_end_time=MAY_END)
 APRIL = CELL._replace(month=4, earliest_end_time=MAY_END - 40 * 86_400, latest_end_time=MAY_END - 40 * 86_400)
 
 

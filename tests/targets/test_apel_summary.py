@@ -10,6 +10,7 @@ from typing import Any
 
 import apel_rules
 import pytest
+import stored_jobs
 from apel_message import message
 from hostile_text import CELLS
 from hypothesis import given
@@ -221,13 +222,7 @@ def test_records_can_be_cut_anywhere(cell: UsageCell) -> None:
 
 def _cells_of(jobs: list[AAR]) -> list[UsageCell]:
     """Every job as a cell of its own."""
-    return [
-        UsageCell(
-            2026, 11, job.user_dn, job.vo, job.fqans[0] if job.fqans else None, job.endpoint_url,
-            job.node_count, job.core_count, job.benchmark, 1, job.wall_s, job.cpu_s, job.end_time, job.end_time,
-        )
-        for job in jobs
-    ]  # fmt: skip
+    return [stored_jobs.cell_of(job, 2026, 11) for job in jobs]
 
 
 def test_summaries_of_the_real_arex_count_each_job_once(test_data: pathlib.Path, arex_jobs: list[AAR]) -> None:

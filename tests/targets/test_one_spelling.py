@@ -6,13 +6,14 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
+import stored_jobs
 from apel_message import message
 from hostile_text import READABLE_JOBS
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from record_texts import car, individual_job
 
-from arcacct.records.model import AAR, VO, UsageCell, VOs
+from arcacct.records.model import AAR, VO, VOs
 from arcacct.sandbox import apel
 from arcacct.targets.apel.acceptance import accept_cell, accept_for_apel_job, accept_for_car
 from arcacct.targets.apel.messages import JOB_HEADERS, APELOptions
@@ -75,10 +76,7 @@ def keys_of_records(job: AAR, options: APELOptions) -> dict[str, dict[str, Any]]
 
 def key_of_summary(job: AAR, options: APELOptions, family: str) -> dict[str, Any]:
     """The key of the summary of this one job."""
-    cell = UsageCell(
-        2023, 12, job.user_dn, job.vo, job.fqans[0] if job.fqans else None, job.endpoint_url, job.node_count,
-        job.core_count, job.benchmark, 1, job.wall_s, job.cpu_s, 1_701_400_000, 1_701_400_000,
-    )  # fmt: skip
+    cell = stored_jobs.cell_of(job._replace(end_time=1_701_400_000), 2023, 12)
     (summary,) = summaries([accept_cell(cell, options, NOW).cell], options, family)
     (record,) = apel.read(message(SUMMARY_HEADERS[family], [summary_record(summary, family)]))
     return key_of(record.values)

@@ -9,6 +9,7 @@ from typing import Any
 
 import arex_corpus as corpus
 import pytest
+import stored_jobs
 from hostile_text import TEXT
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -141,18 +142,15 @@ VALUES |= {
 VALUES |= {name: NUMBERS for name in AAR._fields if name not in VALUES and name != "record_id"}
 """What is put in the place of each value of a job."""
 
-JOB = AAR(
-    record_id=1, job_id="rUkNDmRiaoAoOSAtDm", local_job_id="4711", endpoint_type="org.nordugrid.arcrest",
-    endpoint_url="https://ce.example.org:443/arex", queue="grid", user_dn="/DC=org/CN=Test & User", vo="atlas",
-    status="completed", exit_code=0, submit_time=NOW - 9000, end_time=NOW - 100, node_count=1, core_count=8,
-    memory_kib=2_048_000, virtual_memory_kib=4_096_000, wall_s=7205, cpu_user_s=50_000, cpu_kernel_s=321,
-    scratch_bytes=1_234_567_890, stage_in_bytes=1000, stage_out_bytes=2000, fqans=("/atlas/Role=pilot", "/atlas/uk"),
-    job_name="my job", lrms="slurm", node_names=("wn1.example.org", "wn2.example.org"),
-    client_host="ui.example.org:34567", local_user="atlasprd:atlas", project="proj1", wn_instance="m5.large",
-    benchmark="HEPSPEC:12.3", run_time_environments=("ENV/PROXY", "APPS/HEP-1.0"),
+JOB = stored_jobs.aar(
+    submit_time=NOW - 9000,
+    end_time=NOW - 100,
+    node_count=1,
     transfers=(Transfer("https://se.example.org/in1?a=1&b=2", 600, NOW - 8000, NOW - 7900, "input"),),
-    lrms_submit_time=NOW - 8900, lrms_start_time=NOW - 8000, lrms_end_time=NOW - 200,
-)  # fmt: skip
+    lrms_submit_time=NOW - 8900,
+    lrms_start_time=NOW - 8000,
+    lrms_end_time=NOW - 200,
+)
 
 
 TEXTS = {name for name, values in VALUES.items() if isinstance(values[-1], str) and name not in ("status", "benchmark")}
