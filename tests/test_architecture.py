@@ -311,3 +311,12 @@ def test_every_command_and_option_has_help(name) -> None:
     assert command.help
     assert "Examples:" in (command.epilog or "")
     assert not silent
+
+
+def test_each_rig_has_its_line() -> None:
+    """The page of tests/support/ names each module there once, and no other."""
+    page = (ROOT / "tests/support/README.md").read_text(encoding="utf-8")
+    rows = [line.rpartition(" | ")[2] for line in page.splitlines() if line.startswith("| ")]
+    named = re.findall(r"`(\w+)`", " ".join(rows))
+
+    assert sorted(named) == sorted(path.stem for path in (ROOT / "tests/support").glob("*.py"))
