@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import pathlib
 import sqlite3
@@ -11,22 +12,19 @@ from contextlib import closing, suppress
 import spool_0_2 as spool
 from disturbed_host import BENCHMARK, LIFE
 from installed import ARCACCT
-from job_files import lay
-from power_cut_hosts import Jobs, Loss, Recording, Sweeping, compared, jobs_in
+from power_cut_hosts import Jobs, Loss, Recording, Sweeping, compared, in_child, jobs_in, record, run
 from power_cut_positions import files_of
 from power_cuts import Cut
 from recording_host import Host
 
 from arcacct.arex.control_files import read_job
-from arcacct.arex.sweep import record_event, sweep
-from arcacct.cli.main import main
+from arcacct.arex.sweep import sweep
 from arcacct.config.paths import Places, places
 from arcacct.database import moving, upkeep
 from arcacct.database.access import initialise, open_accounting, open_publishing
 from arcacct.database.durable import refuse_maintenance
 from arcacct.errors import ArcacctError
 from arcacct.records import retention
-from arcacct.records.integrity import check
 from arcacct.records.pseudonyms import PSEUDONYM
 from arcacct.records.recorder import CHILDREN
 
@@ -80,19 +78,14 @@ class Care(Recording):
     def may_be_gone(self, cut: Cut) -> Iterable[str]:
         return ()
 
-    def losses(self, cut: Cut) -> list[Loss]:
-        self.trace.restore(cut)
+    def after(self, cut: Cut) -> list[Loss]:
         with suppress(ArcacctError):
             self.host.sweep()
-        try:
-            here = self.repeat()
-            refuse_maintenance(here.database)
-            with closing(open_accounting(here)) as con:
-                sweep(here, con)
-            problems = [one.question for one in check(here) if one.problems]
-            return [*(Loss("damaged", question) for question in problems), *self.compare(here)]
-        except (ArcacctError, sqlite3.Error) as error:
-            return [Loss("damaged", str(error))]
+        self.here = self.repeat()
+        refuse_maintenance(self.here.database)
+        with closing(open_accounting(self.here)) as con:
+            sweep(self.here, con)
+        return self.compare(self.here)
 
     @abstractmethod
     def repeat(self) -> Places:
@@ -128,19 +121,7 @@ class Restoring(Care):
         # What the backup lacks is in the old database alone, and of that in its WAL.
         self.late = [f"Late{number}" for number in range(4)]
         self.jobs |= dict.fromkeys(self.late, False)
-        self.record_unclosed(self.late)
-
-    def record_unclosed(self, job_ids: list[str]) -> None:
-        """As a recorder that is killed, which closes nothing."""
-        child = os.fork()
-        if child == 0:
-            con = open_accounting(self.host.places)
-            for job_id in job_ids:
-                for state in LIFE:
-                    self.lay(self.host, job_id, state)
-                    record_event(self.host.places, read_job(str(self.host.control), job_id, state), con)
-            os._exit(0)
-        os.waitpid(child, 0)
+        in_child(lambda: record(self.here, dict.fromkeys(self.late, False), self.files))
         assert os.path.getsize(f"{self.host.database}-wal")
 
     def repeat(self) -> Places:
@@ -216,20 +197,14 @@ class Forgetting(Care):
     """`arcacct db forget DN`: every job is there, and its user has the same pseudonym everywhere."""
 
     ARGUMENTS = ("forget", USER, "--yes")
-
-    def lay(self, host: Host, job_id: str, state: str) -> None:
-        # Names of this month and the last one stay.
-        lay(host.control, files_of(job_id, state, failed=self.jobs[job_id], months_ago=2), job_id)
+    # Names of this month and the last one stay.
+    files = staticmethod(functools.partial(files_of, months_ago=2))
 
     def make_wanted(self) -> Jobs:
         return {}
 
     def repeat(self) -> Places:
-        try:
-            main(["--config", str(self.host.conf), "db", *self.ARGUMENTS])
-        except SystemExit as end:
-            if end.code:
-                raise ArcacctError(f"exit code {end.code}") from None
+        run(self.host.conf, ["db", *self.ARGUMENTS])
         return self.host.places
 
     def compare(self, here: Places) -> list[Loss]:

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import pathlib
-import sys
 from contextlib import ExitStack
 
-from power_cut_hosts import Loss
-from power_cut_positions import ROUNDS, Exporting, in_child, record, run
+from power_cut_hosts import Loss, record, run
+from power_cut_positions import Exporting, benchmarked
 from power_cuts import Cut
 
 from arcacct.cli.main import main
-from arcacct.config.paths import places
 from arcacct.export.dataset import TABLES
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
     from postgresql_server import Server
 
 LOADED, EMPTY = "loaded", "empty"
@@ -42,7 +43,21 @@ class Loading(Exporting):
 
     def command(self) -> tuple[list[str], dict[str, str]]:
         (command, _) = super().command()
-        return [sys.executable, __file__, *command[2:], str(self.marks)], self.server.env | {"PGDATABASE": LOADED}
+        return [*command, str(self.marks)], self.server.env | {"PGDATABASE": LOADED}
+
+    @classmethod
+    def rounds(cls, control: str, conf: str, *arguments: str) -> Iterator[Callable[[], object]]:
+        import psycopg
+
+        *export, marks = arguments
+        for number, jobs in enumerate(cls.jobs_by_round(), 1):
+            yield functools.partial(record, benchmarked(control), jobs, cls.files)
+            yield functools.partial(main, ["--config", conf, *export])
+            os.mkdir(f"{marks}/loading{number}")
+            yield functools.partial(main, ["--config", conf, "fleet", "load", export[-1]])
+            os.mkdir(f"{marks}/loaded{number}")
+            with psycopg.connect(dbname="postgres", autocommit=True) as con:
+                con.execute(f"CREATE DATABASE after{number} TEMPLATE {LOADED}")
 
     def run_again(self) -> None:
         super().run_again()
@@ -90,26 +105,3 @@ class Loading(Exporting):
         text = "string_agg(one::text, chr(10) ORDER BY one::text)"
         rows = "SELECT coalesce({}, '') FROM arcacct.{} AS one"
         return {table: self.server.run(rows.format(text, table), database=database) for table in TABLES}
-
-
-def _rounds(control: str, conf: str, *more: str) -> None:
-    import psycopg
-
-    *arguments, marks = more
-    here = places(None, control)
-    here.rules.default_benchmark = "HEPSPEC:11.11"
-    job_ids = [f"Job{number:02}" for number in range(Loading.JOBS)]
-    size = len(job_ids) // ROUNDS
-    for number in range(1, ROUNDS + 1):
-        mine = job_ids[(number - 1) * size : number * size]
-        in_child(lambda mine=mine: record(here, mine))
-        in_child(lambda: main(["--config", conf, *arguments]))
-        os.mkdir(f"{marks}/loading{number}")
-        in_child(lambda: main(["--config", conf, "fleet", "load", arguments[-1]]))
-        os.mkdir(f"{marks}/loaded{number}")
-        with psycopg.connect(dbname="postgres", autocommit=True) as con:
-            con.execute(f"CREATE DATABASE after{number} TEMPLATE {LOADED}")
-
-
-if __name__ == "__main__":
-    _rounds(*sys.argv[1:])

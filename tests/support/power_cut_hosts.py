@@ -3,6 +3,8 @@ Hosts on which the power is cut while something of ours runs, and what is lost o
 
 Each scenario prepares a host, traces one command on it, and judges any number of cuts: the disk is as the cut leaves
 it, the next sweep (or run) does its work, and every job has to be there as on a host where nothing ever happened.
+
+What is traced is a command of ours, or the `rounds` of a scenario: this module as a program plays them.
 """
 
 from __future__ import annotations
@@ -15,24 +17,28 @@ import sys
 from abc import ABC, abstractmethod
 from collections import Counter
 from contextlib import closing
+from importlib import import_module
 from typing import Any, NamedTuple
 
 import spool_0_2 as spool
 from disturbed_host import BENCHMARK, LIFE, job_files
 from installed import ARCACCT
-from job_files import lay, rows
+from job_files import Files, lay, rows
 from power_cuts import Cut, Trace
 from recording_host import LAUNCHER, Host
 
 from arcacct.arex.control_files import job_file, read_job, status_files
 from arcacct.arex.sweep import record_event
+from arcacct.cli.main import main
 from arcacct.database.access import open_accounting
 from arcacct.errors import ArcacctError
 from arcacct.records.integrity import check
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+
+    from arcacct.config.paths import Places
 
 
 JUDGED_S = 700
@@ -55,14 +61,26 @@ class Scenario(ABC):
     """A command on a host that was traced, ready to be cut."""
 
     trace: Trace
+    here: Places
+    """Where the databases are after the cut."""
 
     def cuts(self, count: int, rule: str, seed: int) -> list[Cut]:
         """Cuts of this scenario, chosen by a seed."""
         return self.trace.cuts(count, rule, seed)
 
-    @abstractmethod
     def losses(self, cut: Cut) -> list[Loss]:
         """What is lost after a cut and all that is done about it afterwards."""
+        self.trace.restore(cut)
+        try:
+            lost = self.after(cut)
+            problems = [one.question for one in check(self.here) if one.problems]
+        except (ArcacctError, sqlite3.Error) as error:
+            return [Loss("damaged", str(error))]
+        return [*(Loss("damaged", question) for question in problems), *lost]
+
+    @abstractmethod
+    def after(self, cut: Cut) -> list[Loss]:
+        """Do what is done after a cut; what is lost then."""
 
 
 # -- recording
@@ -79,6 +97,59 @@ def jobs_in(database: pathlib.Path) -> Jobs:
         for values in tables.values():
             values.sort(key=repr)
     return jobs
+
+
+def jobs_of(count: int) -> dict[str, bool]:
+    """So many jobs, and whether each failed."""
+    return {f"Job{number:02}": number % 5 == 0 for number in range(count)}
+
+
+def plain_files(job_id: str, state: str, *, failed: bool) -> Files:
+    """The control files of a job in a state."""
+    return job_files(job_id, state, LIFE.index(state), failed=failed)
+
+
+def record(here: Places, jobs: Mapping[str, bool], files: Callable[..., Files]) -> None:
+    """Record jobs to their end as a recorder that is killed, which closes nothing."""
+    con = open_accounting(here)
+    for job_id, failed in jobs.items():
+        for state in LIFE:
+            lay(pathlib.Path(here.controldir), files(job_id, state, failed=failed), job_id)
+            record_event(here, read_job(here.controldir, job_id, state), con)
+
+
+def run(conf: pathlib.Path, arguments: Sequence[str], codes: Collection[int] = (0,)) -> None:
+    """Run a command, which must end with one of these exit codes."""
+    try:
+        main(["--config", str(conf), *arguments])
+    except SystemExit as end:
+        if int(end.code or 0) not in codes:
+            raise ArcacctError(f"{' '.join(arguments)}: exit code {end.code}") from None
+
+
+def in_child(work: Callable[[], object]) -> None:
+    """Do some work in a process that ends without closing anything; the program ends where it fails."""
+    pid = os.fork()
+    if pid == 0:
+        code = 1
+        try:
+            work()
+            code = 0
+        except SystemExit as end:
+            code = int(end.code or 0)
+        except BaseException as error:  # noqa: BLE001  it has to end here
+            print(repr(error), file=sys.stderr)
+        finally:
+            sys.stdout.flush()
+            sys.stderr.flush()
+            os._exit(code)
+    if os.waitpid(pid, 0)[1]:
+        sys.exit("a part of the rounds failed")
+
+
+def played(scenario: type[Scenario], *words: object) -> list[str]:
+    """The command that plays the rounds of a scenario, each part in a process of its own."""
+    return [sys.executable, __file__, scenario.__module__, scenario.__name__, *map(str, words)]
 
 
 def compared(found: Jobs, wanted: Jobs) -> list[Loss]:
@@ -103,6 +174,8 @@ class Recording(Scenario):
     """
 
     JOBS = 24
+    files = staticmethod(plain_files)
+    """The control files of a job in a state."""
 
     def __init__(self, directory: pathlib.Path, *, control: bool) -> None:
         (directory / "ce").mkdir()
@@ -112,11 +185,11 @@ class Recording(Scenario):
         self.control = control
         self.marks = self.host.control.parent / "marks"
         self.marks.mkdir()
-        self.jobs = {f"Job{number:02}": number % 5 == 0 for number in range(self.JOBS)}
-        """Whether each failed."""
+        self.jobs = jobs_of(self.JOBS)
         for host in (self.host, self.well):
             host.places.rules.default_benchmark = BENCHMARK
             host.conf.write_text(f"{host.conf.read_text()}[arex]\ncontroldir={host.control}\n")
+        self.here = self.host.places
         self.trace = Trace.of(self.host.control.parent, *self.command())
         self.wanted = self.make_wanted()
 
@@ -146,7 +219,7 @@ class Recording(Scenario):
                 record_event(host.places, read_job(str(host.control), job_id, state), con)
 
     def lay(self, host: Host, job_id: str, state: str) -> None:
-        lay(host.control, job_files(job_id, state, LIFE.index(state), failed=self.jobs[job_id]), job_id)
+        lay(host.control, self.files(job_id, state, failed=self.jobs[job_id]), job_id)
 
     def clean(self, host: Host, job_id: str) -> None:
         """What A-REX does when a client cleans a job."""
@@ -159,25 +232,19 @@ class Recording(Scenario):
     def go_on(self, cut: Cut) -> None:
         """What A-REX does after a cut that it had not done before."""
 
-    def losses(self, cut: Cut) -> list[Loss]:
-        self.trace.restore(cut)
+    def after(self, cut: Cut) -> list[Loss]:
         pathlib.Path(self.host.places.maintenance).unlink(missing_ok=True)
         self.go_on(cut)
         if not self.control:
             for job_id in self.may_be_gone(cut):
                 self.clean(self.host, job_id)
-        try:
-            self.host.sweep()
-            # What the cut left of an event is judged after ten minutes.
-            for path in self.host.spool:
-                os.utime(path, (path.stat().st_mtime - JUDGED_S,) * 2)
-            self.host.sweep()
-            found = jobs_in(self.host.database)
-            problems = [one.question for one in check(self.host.places) if one.problems]
-        except (ArcacctError, sqlite3.Error) as error:
-            return [Loss("damaged", str(error))]
+        self.host.sweep()
+        # What the cut left of an event is judged after ten minutes.
+        for path in self.host.spool:
+            os.utime(path, (path.stat().st_mtime - JUDGED_S,) * 2)
+        self.host.sweep()
         stuck = [Loss("stuck", path.name) for path in self.host.spool]
-        return [*(Loss("damaged", question) for question in problems), *stuck, *compared(found, self.wanted)]
+        return [*stuck, *compared(jobs_in(self.host.database), self.wanted)]
 
 
 class Draining(Recording):
@@ -345,3 +412,12 @@ class Swept(Sweeping):
 
     def may_be_gone(self, cut: Cut) -> Iterable[str]:
         return self.jobs
+
+
+def _play(module: str, name: str, *words: str) -> None:
+    for part in getattr(import_module(module), name).rounds(*words):
+        in_child(part)
+
+
+if __name__ == "__main__":
+    _play(*sys.argv[1:])

@@ -7,6 +7,7 @@ source continues, the import runs once more, and the database is that of a host 
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import pathlib
@@ -23,12 +24,13 @@ import sonar_site
 from arex_writer import FIRST_S, Writer, create
 from arex_writer import job_id as arex_job_id
 from disturbed_host import BENCHMARK, LIFE, job_files
+from gridengine_files import ran
 from job_files import Files
-from power_cut_hosts import Jobs, Loss, jobs_in
-from power_cut_positions import Reading, in_child, record, run
+from power_cut_hosts import Jobs, Loss, jobs_in, played, record, run
+from power_cut_positions import ROUNDS, Reading, benchmarked, files_of
 from power_cuts import Cut
 
-from arcacct.config.paths import Places, places
+from arcacct.config.paths import Places
 from arcacct.database.access import accounting
 from arcacct.database.connection import make_durable
 from arcacct.errors import InputError
@@ -41,11 +43,10 @@ from arcacct.sources.slurm.sacct import OutputForm, SacctCommand
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from recording_host import Host
 
-ROUNDS = 3
 NUMBERS = range(1, 13)
 DAY_S = 86_400
 _ENDED_S = timegm((2026, 11, 20, 11, 59, 0))
@@ -89,8 +90,15 @@ class Importing(Reading):
         self.prepare(self.folder)
         for job_id in self.jobs:
             self.lay(self.host, job_id, "FINISHED")
-        name = type(self).__name__
-        return [sys.executable, __file__, name, str(self.host.control), str(self.host.conf), str(self.folder)], {}
+        return played(type(self), self.host.control, self.host.conf, self.folder), {}
+
+    @classmethod
+    def rounds(cls, control: str, conf: str, *arguments: str) -> Iterator[Callable[[], object]]:
+        here, (folder,) = benchmarked(control), map(pathlib.Path, arguments)
+        for number, jobs in enumerate(cls.jobs_by_round()):
+            yield functools.partial(record, here, jobs, cls.files)
+            yield functools.partial(cls.write, folder, number)
+            yield functools.partial(cls.take, here, pathlib.Path(conf), folder, number)
 
     def cuts(self, count: int, rule: str, seed: int) -> list[Cut]:
         """
@@ -267,6 +275,32 @@ class AskingSlurm(Importing):
             work = RunsImport(SLURM_SOURCE, here, con, policy, OutputForm(), print, lambda: now)
             work.ask(SacctCommand(str(folder / "sacct")), _since(con, "SlurmProgress", _asked_at(-1, 3)))
             work.finish()
+
+
+# -- Grid Engine
+
+
+class ImportingGridEngine(Importing):
+    """`arcacct import gridengine`: the batch system adds to its file."""
+
+    JOBS = 12
+    files = staticmethod(files_of)
+
+    @staticmethod
+    def lines(numbers: Sequence[int]) -> list[bytes]:
+        return [ran(number, 1, 60, 60 + number * 7, job_name=f"job{number}") for number in numbers]
+
+    @staticmethod
+    def write(folder: pathlib.Path, number: int) -> None:
+        _append(folder / "accounting", ImportingGridEngine.lines(_of_round(number)))
+
+    @staticmethod
+    def resume(folder: pathlib.Path, chance: random.Random) -> None:
+        _written_anew(folder / "accounting", ImportingGridEngine.lines(NUMBERS), chance)
+
+    @staticmethod
+    def take(here: Places, conf: pathlib.Path, folder: pathlib.Path, number: int) -> None:
+        run(conf, ["import", "gridengine", str(folder / "accounting")], Importing.CODES)
 
 
 # -- HTCondor
@@ -493,23 +527,3 @@ class ImportingSonar(Importing):
     @staticmethod
     def take(here: Places, conf: pathlib.Path, folder: pathlib.Path, number: int) -> None:
         run(conf, ["import", "sonar", "--records", str(folder)], Importing.CODES)
-
-
-# -- what is traced
-
-
-def _rounds(kind: str, control: str, conf: str, folder: str) -> None:
-    source: type[Importing] = globals()[kind]
-    here = places(None, control)
-    here.rules.default_benchmark = BENCHMARK
-    job_ids = [f"Job{number:02}" for number in range(source.JOBS)]
-    size = len(job_ids) // ROUNDS
-    for number in range(ROUNDS):
-        mine = job_ids[number * size : (number + 1) * size]
-        in_child(lambda mine=mine: record(here, mine, source.files))
-        in_child(lambda number=number: source.write(pathlib.Path(folder), number))
-        in_child(lambda number=number: source.take(here, pathlib.Path(conf), pathlib.Path(folder), number))
-
-
-if __name__ == "__main__":
-    _rounds(*sys.argv[1:])

@@ -3,28 +3,31 @@
 from __future__ import annotations
 
 import bisect
-import os
+import functools
 import pathlib
 import random
 import re
-import sqlite3
-import sys
 import time
 from typing import Any
 
-from power_cut_hosts import Loss, Scenario
+from power_cut_hosts import Loss, Scenario, played
 from power_cuts import Cut, Trace
 from publishing_rig import TARGETS, some, written
 from publishing_site import Job, Site, at_apel, at_sgas, truth, write
 
+from arcacct.cli.main import main
+from arcacct.config.parser import load
+from arcacct.config.settings import settings
+from arcacct.database import access
 from arcacct.database.access import open_accounting
-from arcacct.errors import ArcacctError
-from arcacct.records.integrity import check
 from arcacct.sandbox.smime import Crashed
 from arcacct.targets import kinds
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from arcacct.config.paths import Places
     from arcacct.sandbox import Sandbox
 
 KINDS = ("sgas", "jobs", "summaries", "dirq", "directory")
@@ -61,6 +64,7 @@ class Publishing(Scenario):
         for folder in _FOLDERS.values():
             (root / folder).mkdir()
         self.site = Site(root, box, _configuration())
+        self.here = self.site.settings.places
         self.jobs = some(JOBS)
         # As a site that recorded every job from the first: its months are whole.
         self.site.sql("UPDATE DBConfig SET KeyValue = '0' WHERE KeyName = 'ARCACCT_CREATED'")
@@ -70,7 +74,7 @@ class Publishing(Scenario):
         for receiver in watched:
             receiver.answer = self._watching(receiver.answer)
         try:
-            self.trace = Trace.of(root, [sys.executable, __file__, str(root)])
+            self.trace = Trace.of(root, played(Publishing, root))
         finally:
             for receiver in watched:
                 del receiver.answer
@@ -93,20 +97,24 @@ class Publishing(Scenario):
             for number, cut in enumerate(self.trace.cuts(count, rule, seed))
         ]
 
-    def losses(self, cut: Cut) -> list[Loss]:
-        self.trace.restore(cut)
+    @staticmethod
+    def rounds(site: str) -> Iterator[Callable[[], object]]:
+        """What is traced: some jobs are recorded, and published."""
+        here = settings(load(f"{site}/arc.conf", {}), kinds()).places
+        jobs, size = some(JOBS), JOBS // ROUNDS
+        for first in range(0, JOBS, size):
+            yield functools.partial(_record, here, jobs[first : first + size])
+            yield functools.partial(main, ["--config", f"{site}/arc.conf", "publish", "--now", "--since", "2024-06-01"])
+
+    def after(self, cut: Cut) -> list[Loss]:
         chance = random.Random(cut.seed)
         _restore(self.box, self._state_at(cut, chance))
-        try:
-            jobs = self.jobs
-            if cut.seed % 2:
-                longer = set(chance.sample(range(len(jobs)), LONGER))
-                jobs = [job._replace(wall_s=job.wall_s + (1000 if at in longer else 0)) for at, job in enumerate(jobs)]
-            self.site.record(*chance.sample(jobs, len(jobs)))
-            outcomes = self.site.publish_all()
-            problems = [one.question for one in check(self.site.settings.places) if one.problems]
-        except (ArcacctError, sqlite3.Error) as error:
-            return [Loss("damaged", str(error))]
+        jobs = self.jobs
+        if cut.seed % 2:
+            longer = set(chance.sample(range(len(jobs)), LONGER))
+            jobs = [job._replace(wall_s=job.wall_s + (1000 if at in longer else 0)) for at, job in enumerate(jobs)]
+        self.site.record(*chance.sample(jobs, len(jobs)))
+        outcomes = self.site.publish_all()
         errors = [Loss("refused", f"{one.target}: {one.error}") for one in outcomes if one.error is not None]
         sending = self.site.ledger("SELECT Target FROM Messages WHERE State = 'sending'")
         held = self.site.ledger(
@@ -114,7 +122,6 @@ class Publishing(Scenario):
             " SELECT Target FROM TargetMonths WHERE Cause IS NOT NULL"
         )
         return [
-            *(Loss("damaged", question) for question in problems),
             *errors,
             *(Loss("stuck", target) for (target,) in (*sending, *held)),
             *self._received(jobs),
@@ -190,48 +197,9 @@ def _empty(box: Sandbox) -> None:
     _restore(box, ({}, {name: {} for name in box.apel._tables}))
 
 
-# -- what is traced
-
-
-def _in_child(work: Any) -> None:
-    """In a process that ends without closing anything, as a recorder that is killed."""
-    pid = os.fork()
-    if pid == 0:
-        try:
-            work()
-        except SystemExit as ended:
-            os._exit(int(ended.code or 0))
-        except BaseException as error:  # noqa: BLE001  it has to end here
-            print(error, file=sys.stderr, flush=True)
-            os._exit(1)
-        os._exit(0)
-    if os.waitpid(pid, 0)[1]:
-        sys.exit("a part of the rounds failed")
-
-
-def _record(site: pathlib.Path, jobs: list[Job]) -> None:
-    from arcacct.config.parser import load
-    from arcacct.config.settings import settings
-    from arcacct.database import access
-
-    here = settings(load(str(site / "arc.conf"), {}), kinds()).places
+def _record(here: Places, jobs: list[Job]) -> None:
+    """Record jobs as a recorder that is killed, which closes nothing."""
     con = open_accounting(here)
     for job in jobs:
         with access.writing(con, here):
             write(con, job)
-
-
-def _rounds(site: pathlib.Path) -> None:
-    from arcacct.cli.main import main
-
-    jobs = some(JOBS)
-    size = JOBS // ROUNDS
-    command = ["--config", str(site / "arc.conf"), "publish", "--now", "--since", "2024-06-01"]
-    for first in range(0, JOBS, size):
-        new = jobs[first : first + size]
-        _in_child(lambda new=new: _record(site, new))
-        _in_child(lambda: main(command))
-
-
-if __name__ == "__main__":
-    _rounds(pathlib.Path(sys.argv[1]))

@@ -26,12 +26,13 @@ from power_cut_imports import (
     AskingHTCondor,
     AskingSlurm,
     ImportingArex,
+    ImportingGridEngine,
     ImportingHTCondor,
     ImportingLossyArex,
     ImportingSlurm,
     ImportingSonar,
 )
-from power_cut_positions import Exporting, ImportingGridEngine, Snapshotting
+from power_cut_positions import Exporting, Snapshotting
 from power_cut_publishing import Publishing
 from power_cuts import JOURNAL, STRICT, Cut
 
