@@ -30,8 +30,8 @@ def started():
     """Receivers that are stopped at the end."""
     found = []
     yield lambda receiver: found.append(receiver) or receiver
-    for receiver in found:
-        receiver.stop()
+    for one in found:
+        one.stop()
 
 
 @pytest.fixture
