@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pathlib
 import sqlite3
+from collections.abc import Iterator
 from contextlib import closing
 from typing import NamedTuple
 
@@ -40,15 +41,29 @@ def arex7_file(tmp_path_factory) -> pathlib.Path:
     return path
 
 
+def _swept(path: pathlib.Path) -> tuple[Asked, sqlite3.Connection]:
+    control = corpus.rebuild(path / "control")
+    conf = path / "arc.conf"
+    conf.write_text(f"[lrms]\nlrms=fork\nbenchmark=HEPSPEC:11.11\n[arex]\ncontroldir={control.path}\n")
+    return Asked(conf, pathlib.Path(corpus.place(control.path).database), control.path), corpus.swept(control)
+
+
 @pytest.fixture
 def ours(tmp_path) -> Asked:
     """The same jobs, swept from the control directory."""
-    control = corpus.rebuild(tmp_path / "control")
-    here = corpus.place(control.path)
-    leave_open(corpus.swept(control), here.database)
-    conf = tmp_path / "arc.conf"
-    conf.write_text(f"[lrms]\nlrms=fork\nbenchmark=HEPSPEC:11.11\n[arex]\ncontroldir={control.path}\n")
-    return Asked(conf, pathlib.Path(here.database), control.path)
+    found, con = _swept(tmp_path)
+    leave_open(con, str(found.database))
+    return found
+
+
+@pytest.fixture(scope="session")
+def unchanged(tmp_path_factory) -> Iterator[Asked]:
+    """The same for all tests that only ask; where one has changed it, the last of them fails."""
+    found, con = _swept(tmp_path_factory.mktemp("unchanged"))
+    with closing(con):
+        before = [*con.iterdump()]
+        yield found
+        assert [*con.iterdump()] == before
 
 
 @pytest.fixture(scope="session")

@@ -56,6 +56,13 @@ def in_order(answer: dict[str, Any]) -> dict[str, Any]:
     return {key: sorted(value) if isinstance(value, list) else value for key, value in answer.items()}
 
 
+@pytest.fixture(scope="module")
+def arex7() -> Iterator[sqlite3.Connection]:
+    """A-REX 7's own database, to be read alone."""
+    with closing(corpus.arex7_database()) as con:
+        yield con
+
+
 @pytest.mark.parametrize("output", SINGLE)
 def test_every_output_is_what_arcctl_7_printed(arex7_file, output) -> None:
     """Asked of A-REX 7's own file, each -o prints the same bytes as arcctl 7 did."""
@@ -97,11 +104,10 @@ def test_every_filter_selects_what_arcctl_7_selected(arex7_file, name) -> None:
 
 
 @pytest.mark.parametrize("name", JOBS)
-def test_each_job_is_told_as_arcctl_7_told_it(name) -> None:
+def test_each_job_is_told_as_arcctl_7_told_it(arex7, name) -> None:
     """Info, as text and as JSON, events and transfers of each job: the same bytes."""
     job_id, what, form = name.split(".")
-    with closing(corpus.arex7_database()) as con:
-        record = arcctl_record(con, find_job(con, job_id).record_id)
+    record = arcctl_record(arex7, find_job(arex7, job_id).record_id)
 
     if form == "json":
         assert json.dumps(record) + "\n" == printed(f"jobs/{name}")
@@ -147,10 +153,10 @@ def test_an_answer_of_arc_6_of_a_database_of_arc_7(arex7_file) -> None:
     assert (stats["count"], "rangestart" in stats, "fqans" in stats) == (40, True, False)
 
 
-def test_our_database_answers_as_arcctl_7(ours) -> None:
+def test_our_database_answers_as_arcctl_7(unchanged) -> None:
     """With --arcctl 7, ours has the keys of ARC 7, null for the numbers that it lacks; every FQAN is a vomsfqan."""
     job_id = corpus.names()["multicore"]
-    asked = ("--config", ours.conf, "job", "info", "--arcctl", "7")
+    asked = ("--config", unchanged.conf, "job", "info", "--arcctl", "7")
 
     record = json.loads(arcacct(*asked, "-o", "json", job_id).stdout)
     lines = arcacct(*asked, job_id).stdout.splitlines()
@@ -197,9 +203,9 @@ def test_what_we_recorded_is_told_as_arcctl_7_tells_it(recorded, name) -> None:
     assert sorted(lines) == sorted(printed(f"jobs/{name}").splitlines())
 
 
-def test_our_stats_answer_as_arcctl_7(ours) -> None:
+def test_our_stats_answer_as_arcctl_7(unchanged) -> None:
     """Jobs at their end unless -a, the frame of their ends, and the FQANs."""
-    asked = ("--config", ours.conf, "stats", "--arcctl", "7")
+    asked = ("--config", unchanged.conf, "stats", "--arcctl", "7")
 
     ended, active = (json.loads(arcacct(*asked, "-o", "json", *more).stdout) for more in ((), ("-a",)))
 
@@ -207,14 +213,14 @@ def test_our_stats_answer_as_arcctl_7(ours) -> None:
     assert ended["minendtime"] > ended["minstarttime"] > 0
     assert {"", "/atlas/Role=production"} <= set(ended["fqans"])
     assert "Accounting timeframe: 2026-11-20" in arcacct(*asked).stdout
-    assert arcacct("--config", ours.conf, "stats").stdout.splitlines()[2].startswith("  Execution timeframe")
+    assert arcacct("--config", unchanged.conf, "stats").stdout.splitlines()[2].startswith("  Execution timeframe")
 
 
-@pytest.mark.parametrize("conf", ["arex_file", "arex7_file", "ours"])
+@pytest.mark.parametrize("conf", ["arex_file", "arex7_file", "unchanged"])
 def test_the_first_fqan_selects_in_every_database(request, conf) -> None:
     """--filter-fqan is for all of them, and looks at the first FQAN of a job alone."""
     found = request.getfixturevalue(conf)
-    asked = ("--config", found.conf) if conf == "ours" else ("--database", found)
+    asked = ("--config", found.conf) if conf == "unchanged" else ("--database", found)
 
     done = arcacct(*asked, "stats", "-o", "jobcount", "--filter-fqan", "/atlas/Role=production")
     by = json.loads(arcacct(*asked, "stats", "--by", "role", "--format", "json").stdout)
@@ -269,11 +275,11 @@ def test_extra_attributes_of_a_database_of_arc_7(arex7_file, attribute, value, j
     assert (done.stdout, done.stderr) == (f"{jobs}\n", "")
 
 
-@pytest.mark.parametrize("database", ["arex_file", "ours"])
+@pytest.mark.parametrize("database", ["arex_file", "unchanged"])
 def test_active_jobs_in_a_table(request, database) -> None:
     """With --by, -a counts the jobs that are not published too, also where the monthly sums know the others."""
     found = request.getfixturevalue(database)
-    asked = ("--config", found.conf) if database == "ours" else ("--database", found)
+    asked = ("--config", found.conf) if database == "unchanged" else ("--database", found)
 
     counts = [
         sum(row["jobs"] for row in json.loads(arcacct(*asked, "stats", "--by", "vo", "--format", "json", *more).stdout))
@@ -284,9 +290,9 @@ def test_active_jobs_in_a_table(request, database) -> None:
 
 
 @pytest.mark.parametrize("version", ["6", "7"])
-def test_active_jobs_come_beside_a_state_that_is_asked_for(ours, version) -> None:
+def test_active_jobs_come_beside_a_state_that_is_asked_for(unchanged, version) -> None:
     """As arcctl 7 does: `-a` adds the jobs in progress to those of the state."""
-    asked = ("--config", ours.conf, "stats", "-o", "jobcount", "--arcctl", version, "--filter-state", "completed")
+    asked = ("--config", unchanged.conf, "stats", "-o", "jobcount", "--arcctl", version, "--filter-state", "completed")
 
     assert int(arcacct(*asked, "-a").stdout) - int(arcacct(*asked).stdout) == 1
 

@@ -60,12 +60,12 @@ DIFFERENT = ("internal", "oddurl", "hookexp-fail-FINISHING", "tz", "flaky", "cle
 
 
 @pytest.mark.parametrize("name", QUERIES)
-def test_a_query_for_arc_s_tables_gives_the_same(ours, name) -> None:
-    """The statement runs unchanged on A-REX's database and on ours, and the rows are equal."""
+def test_a_query_for_arc_s_tables_gives_the_same(unchanged, name) -> None:
+    """The statement runs unchanged on A-REX's database and on unchanged, and the rows are equal."""
     names = corpus.names()
     jobs = ", ".join(f"'{names[different]}'" for different in DIFFERENT)
     statement = QUERIES[name].format(jobs=jobs)
-    with closing(corpus.arex_database()) as arex, closing(sqlite3.connect(ours.database)) as con:
+    with closing(corpus.arex_database()) as arex, closing(sqlite3.connect(unchanged.database)) as con:
         expected = arex.execute(statement).fetchall()
 
         assert expected

@@ -26,14 +26,14 @@ GOLDEN = pathlib.Path(__file__).parent.parent / "golden" / "sql_contract.txt"
 KINDS = {"accounting": ACCOUNTING, "publishing": PUBLISHING}
 
 
-def test_no_column_disappears_or_changes_its_meaning(ours) -> None:
+def test_no_column_disappears_or_changes_its_meaning(unchanged) -> None:
     """
     The committed contract is what the views are now: names, order, documentation, and values of real jobs.
 
     A line that changes or goes breaks the queries of third parties. For new columns:
     ``python tests/support/sql_contract.py > tests/golden/sql_contract.txt``.
     """
-    with closing(read_accounting(corpus.place(ours.control))) as con:
+    with closing(read_accounting(corpus.place(unchanged.control))) as con:
         assert sql_contract.contract(con) == GOLDEN.read_text(encoding="utf-8").splitlines()
 
 
@@ -74,15 +74,15 @@ def test_every_time_has_its_text_beside_it(kind) -> None:
         assert {f"{name}_iso" for name in times} <= set(names)
 
 
-def test_escapes_are_undone(ours) -> None:
+def test_escapes_are_undone(unchanged) -> None:
     """What A-REX stores as %27, %25 and %23 is the character that the user typed."""
-    with closing(read_accounting(corpus.place(ours.control))) as con:
+    with closing(read_accounting(corpus.place(unchanged.control))) as con:
         (name,) = con.execute("SELECT job_name FROM v1_jobs WHERE job_id = ?", (corpus.names()["special"],)).fetchone()
 
     assert name == "a & b <c> 'q' \"dq\" k=v; x,y %I # \\ back / ]]>"
 
 
-def test_a_percent_sign_that_looks_like_an_escape_survives(ours) -> None:
+def test_a_percent_sign_that_looks_like_an_escape_survives(unchanged) -> None:
     """A name with a literal %27 in it is not taken for a quote."""
     with closing(in_memory(ACCOUNTING)) as con:
         con.execute("INSERT INTO Users (Name) VALUES ('%2527%27')")
@@ -113,9 +113,9 @@ def test_where_values_come_from_is_told(ours, written, found) -> None:
         assert con.execute("SELECT source, benchmark_source FROM v1_jobs WHERE job_id = ?", job).fetchone() == found
 
 
-def test_a_job_id_is_found_by_its_index(ours) -> None:
+def test_a_job_id_is_found_by_its_index(unchanged) -> None:
     """A condition on job_id reads one job, however many there are."""
-    with closing(sqlite3.connect(ours.database)) as con:
+    with closing(sqlite3.connect(unchanged.database)) as con:
         plan = " ".join(row[3] for row in con.execute("EXPLAIN QUERY PLAN SELECT vo FROM v1_jobs WHERE job_id = 'x'"))
 
     assert "SEARCH AAR USING INDEX" in plan

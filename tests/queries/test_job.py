@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
+from collections.abc import Iterator
 from contextlib import closing
 
 import arex_corpus as corpus
@@ -37,17 +38,23 @@ def answer(con: sqlite3.Connection, name: str) -> str:
     return "".join(f"{line}\n" for line in lines.get(what, lambda: arcctl.transfers(record))())
 
 
-@pytest.mark.parametrize("name", FILES)
-def test_each_answer_is_what_arcctl_printed(name) -> None:
-    """Asked of A-REX's own tables, info, events and transfers of each job are the same bytes."""
+@pytest.fixture(scope="module")
+def arex() -> Iterator[sqlite3.Connection]:
+    """A-REX's own database, to be read alone."""
     with closing(corpus.arex_database()) as con:
-        assert answer(con, name) == printed(name)
+        yield con
 
 
-def test_our_database_answers_alike(ours) -> None:
+@pytest.mark.parametrize("name", FILES)
+def test_each_answer_is_what_arcctl_printed(arex, name) -> None:
+    """Asked of A-REX's own tables, info, events and transfers of each job are the same bytes."""
+    assert answer(arex, name) == printed(name)
+
+
+def test_our_database_answers_alike(unchanged) -> None:
     """Of ours, resources, runtime environments and transfers of each job are the same, but for intended differences."""
     wrong = []
-    with closing(read_accounting(corpus.place(ours.control))) as con:
+    with closing(read_accounting(corpus.place(unchanged.control))) as con:
         for name in FILES:
             job_id, what, form = name.split(".")
             present = con.execute("SELECT count(*) FROM AAR WHERE JobID = ?", (job_id,)).fetchone()[0]
@@ -90,11 +97,11 @@ def test_the_words_of_arcctl_are_those_of_a_section(arex_file, section) -> None:
     assert "deprecated" not in by_arcctl.stderr
 
 
-def test_a_job_is_shown_with_all_its_sections(ours) -> None:
+def test_a_job_is_shown_with_all_its_sections(unchanged) -> None:
     """The record and the transfers as arcctl prints them, then the history, which has the events."""
 
     def told(*words: str) -> str:
-        done = arcacct("--config", ours.conf, "job", *words, corpus.names()["flaky"])
+        done = arcacct("--config", unchanged.conf, "job", *words, corpus.names()["flaky"])
         assert done.returncode == 0, done.stderr
         return done.stdout
 
@@ -108,10 +115,10 @@ def test_a_job_is_shown_with_all_its_sections(ours) -> None:
     }
 
 
-def test_the_former_word_for_the_history_says_what_to_write(ours) -> None:
+def test_the_former_word_for_the_history_says_what_to_write(unchanged) -> None:
     """In a line on stderr, with the same answer."""
     job_id = corpus.names()["multicore"]
-    now, then = (arcacct("--config", ours.conf, "job", *words, job_id) for words in (("--only", "why"), ("why",)))
+    now, then = (arcacct("--config", unchanged.conf, "job", *words, job_id) for words in (("--only", "why"), ("why",)))
 
     assert (now.returncode, then.returncode, then.stdout) == (0, 0, now.stdout)
     assert then.stderr == f"`job why` is deprecated; write `job JOBID`, or `job --only why JOBID`\n{now.stderr}"

@@ -69,60 +69,60 @@ TOO_MUCH = {
 LIMITS = ("--max-rows", "50", "--max-memory", "32")
 
 
-def test_a_view_of_the_other_database_is_named(ours) -> None:
+def test_a_view_of_the_other_database_is_named(unchanged) -> None:
     """Views of publishing.db need another option."""
-    done = arcacct("--config", ours.conf, "query", "SELECT * FROM v1_publications")
+    done = arcacct("--config", unchanged.conf, "query", "SELECT * FROM v1_publications")
     assert done.returncode == 64
     assert "it is in publishing.db: use `arcacct query --ledger`" in done.stderr
-    assert arcacct("--config", ours.conf, "query", "--ledger", "SELECT * FROM v1_publications").returncode == 0
+    assert arcacct("--config", unchanged.conf, "query", "--ledger", "SELECT * FROM v1_publications").returncode == 0
 
 
-def test_a_view_of_the_accounting_database_is_named(ours) -> None:
+def test_a_view_of_the_accounting_database_is_named(unchanged) -> None:
     """Who asks the ledger for jobs has one option too many."""
-    done = arcacct("--config", ours.conf, "query", "--ledger", "SELECT * FROM v1_jobs")
+    done = arcacct("--config", unchanged.conf, "query", "--ledger", "SELECT * FROM v1_jobs")
     assert done.returncode == 64
     assert "it is in accounting.db of arcacct: omit --ledger" in done.stderr
 
 
 @pytest.mark.parametrize("sql", ["SELECT vo FROM jobs", "SELECT colour FROM v1_jobs"])
-def test_an_unknown_table_or_column_leads_to_the_list(ours, sql) -> None:
+def test_an_unknown_table_or_column_leads_to_the_list(unchanged, sql) -> None:
     """The page with all views and columns is named."""
-    done = arcacct("--config", ours.conf, "query", sql)
+    done = arcacct("--config", unchanged.conf, "query", sql)
     assert done.returncode == 64
     assert done.stderr.endswith("; `arcacct help views` lists the views and their columns\n")
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_a_statement_that_does_anything_but_read_is_refused(ours, name) -> None:
+def test_a_statement_that_does_anything_but_read_is_refused(unchanged, name) -> None:
     """It ends with 64 and one clear line, and neither the database nor its directory changes."""
     statement, complaint = REFUSED[name]
-    names = sorted(path.name for path in ours.database.parent.iterdir())
-    before = ours.database.read_bytes()
+    names = sorted(path.name for path in unchanged.database.parent.iterdir())
+    before = unchanged.database.read_bytes()
 
     done = subprocess.run(
-        [ARCACCT, "--config", ours.conf, "query", statement],
+        [ARCACCT, "--config", unchanged.conf, "query", statement],
         capture_output=True,
         text=True,
-        cwd=ours.database.parent,
+        cwd=unchanged.database.parent,
         check=False,
     )
 
     assert (done.returncode, done.stdout) == (64, "")
     assert complaint in done.stderr
     assert done.stderr.count("\n") == 1
-    assert sorted(path.name for path in ours.database.parent.iterdir()) == names
-    assert ours.database.read_bytes() == before
+    assert sorted(path.name for path in unchanged.database.parent.iterdir()) == names
+    assert unchanged.database.read_bytes() == before
 
 
 @pytest.mark.campaign
 @pytest.mark.parametrize("name", TOO_MUCH)
-def test_a_statement_that_takes_too_much_is_ended(ours, name) -> None:
+def test_a_statement_that_takes_too_much_is_ended(unchanged, name) -> None:
     """It ends with 65 and one clear line that names the limit."""
     statement, complaint = TOO_MUCH[name]
 
     # Time is short only for what ends by nothing else: a busy machine needs long for the others.
     timeout = "1" if complaint.startswith("ran for") else "300"
-    done = arcacct("--config", ours.conf, "query", "--timeout", timeout, *LIMITS, statement)
+    done = arcacct("--config", unchanged.conf, "query", "--timeout", timeout, *LIMITS, statement)
 
     assert done.returncode == 65
     assert complaint in done.stderr
@@ -149,9 +149,9 @@ _MEASURE = (
 @pytest.mark.parametrize(
     "value", ["zeroblob(3900000)", "hex(zeroblob(1900000))", "replace(hex(zeroblob(900000)), '0', '\x01')"]
 )
-def test_the_result_counts_as_memory(ours, form, value) -> None:
+def test_the_result_counts_as_memory(unchanged, form, value) -> None:
     """Forty rows of 4 MB each take no more than one: each is written before the next one is read."""
-    ask = [ARCACCT, "--config", ours.conf, "query", "--timeout", 900, "--max-memory", 64, "--format", form]
+    ask = [ARCACCT, "--config", unchanged.conf, "query", "--timeout", 900, "--max-memory", 64, "--format", form]
     rows = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n LIMIT 40)"
 
     small = peak_mib(*ask, "SELECT 1")
@@ -170,10 +170,10 @@ def test_asking_goes_on_beside_a_writer(ours) -> None:
     assert done.stdout.split() == ["n", "-", "0"]
 
 
-def test_values_come_as_they_are(ours) -> None:
+def test_values_come_as_they_are(unchanged) -> None:
     """JSON keeps numbers, NULL, text of any script and bytes; columns of one name stay apart."""
     done = arcacct(
-        "--config", ours.conf, "query", "--format", "json",
+        "--config", unchanged.conf, "query", "--format", "json",
         "SELECT 1 AS a, 2.5 AS a, NULL AS n, 'Ærø ☃' AS t, x'00ff' AS b",
     )  # fmt: skip
 
@@ -182,13 +182,13 @@ def test_values_come_as_they_are(ours) -> None:
     ]
 
 
-def test_a_statement_may_come_from_a_file(ours, tmp_path: pathlib.Path) -> None:
+def test_a_statement_may_come_from_a_file(unchanged, tmp_path: pathlib.Path) -> None:
     """`-` reads the statement from standard input."""
     report = tmp_path / "report.sql"
     report.write_text("-- how many\nSELECT count(*) AS jobs\n  FROM v1_jobs;\n")
     with report.open() as stdin:
         done = subprocess.run(
-            [ARCACCT, "--config", ours.conf, "query", "--format", "csv", "-"],
+            [ARCACCT, "--config", unchanged.conf, "query", "--format", "csv", "-"],
             stdin=stdin,
             capture_output=True,
             text=True,
@@ -199,16 +199,16 @@ def test_a_statement_may_come_from_a_file(ours, tmp_path: pathlib.Path) -> None:
     assert int(done.stdout.splitlines()[1]) > 30
 
 
-def test_no_rows_are_an_empty_answer(ours) -> None:
+def test_no_rows_are_an_empty_answer(unchanged) -> None:
     """JSON of nothing is an empty list, CSV the header alone."""
     statement = "SELECT job_id FROM v1_jobs WHERE 0"
 
-    assert arcacct("--config", ours.conf, "query", "--format", "json", statement).stdout == "[]\n"
-    assert arcacct("--config", ours.conf, "query", "--format", "csv", statement).stdout == "job_id\n"
+    assert arcacct("--config", unchanged.conf, "query", "--format", "json", statement).stdout == "[]\n"
+    assert arcacct("--config", unchanged.conf, "query", "--format", "csv", statement).stdout == "job_id\n"
 
 
-def test_a_name_cannot_steer_the_terminal(ours) -> None:
+def test_a_name_cannot_steer_the_terminal(unchanged) -> None:
     """Control characters of a job's name are replaced in the table, so that each row stays one line."""
-    done = arcacct("--config", ours.conf, "query", "SELECT 'a' || char(10) || char(27) || '[31mb' AS name")
+    done = arcacct("--config", unchanged.conf, "query", "SELECT 'a' || char(10) || char(27) || '[31mb' AS name")
 
     assert done.stdout.splitlines()[2] == r"a\n\x1b[31mb"

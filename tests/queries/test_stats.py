@@ -108,9 +108,9 @@ def test_a_name_that_no_job_has_is_told(arex_file) -> None:
     assert "the database has no jobs with WLCG VO atals" in done.stderr
 
 
-def test_the_three_formats_say_the_same(ours) -> None:
+def test_the_three_formats_say_the_same(unchanged) -> None:
     """Table, CSV and JSON have the same columns and rows."""
-    asked = ("--config", ours.conf, "stats", "--by", "vo,role", "--details", "--format")
+    asked = ("--config", unchanged.conf, "stats", "--by", "vo,role", "--details", "--format")
 
     as_json = json.loads(arcacct(*asked, "json").stdout)
     as_csv = list(csv.DictReader(io.StringIO(arcacct(*asked, "csv").stdout)))
@@ -123,9 +123,11 @@ def test_the_three_formats_say_the_same(ours) -> None:
     assert table[-1].split()[:2] == ["(total)", str(sum(row["jobs"] for row in as_json))]
 
 
-def test_usage_by_vo_is_what_the_jobs_add_up_to(ours) -> None:
+def test_usage_by_vo_is_what_the_jobs_add_up_to(unchanged) -> None:
     """Jobs, hours, hours times benchmark and efficiency of a VO follow from its jobs."""
-    rows = json.loads(arcacct("--config", ours.conf, "stats", "--by", "vo", "--details", "--format", "json").stdout)
+    rows = json.loads(
+        arcacct("--config", unchanged.conf, "stats", "--by", "vo", "--details", "--format", "json").stdout
+    )
 
     found = next(row for row in rows if row["vo"] == "atlas")
     with closing(corpus.arex_database()) as con:
@@ -276,9 +278,9 @@ BY = ["month", "vo", "group", "role", "user", "endpoint", "benchmark", "infrastr
 
 
 @pytest.mark.parametrize("by", BY)
-def test_monthly_sums_and_single_jobs_agree(ours, by) -> None:
+def test_monthly_sums_and_single_jobs_agree(unchanged, by) -> None:
     """What is answered from the monthly sums is what counting every job answers."""
-    with closing(read_accounting(corpus.place(ours.control))) as con:
+    with closing(read_accounting(corpus.place(unchanged.control))) as con:
         quick = usage(con, Selection(), (by, "month"), details=False)
         slow = of_each_job(con, Selection(), (by, "month"))
 
@@ -287,19 +289,19 @@ def test_monthly_sums_and_single_jobs_agree(ours, by) -> None:
 
 
 @pytest.mark.parametrize("by", ["day", "queue", "status", "host", "project", "cores", "wait", "walltime"])
-def test_every_other_column_can_be_asked_by(ours, by) -> None:
+def test_every_other_column_can_be_asked_by(unchanged, by) -> None:
     """Whatever jobs are told apart by, all of them are in the table."""
-    rows = json.loads(arcacct("--config", ours.conf, "stats", "--by", by, "--format", "json").stdout)
+    rows = json.loads(arcacct("--config", unchanged.conf, "stats", "--by", by, "--format", "json").stdout)
 
     counted = sum(row["jobs"] for row in rows)
-    with closing(read_accounting(corpus.place(ours.control))) as con:
+    with closing(read_accounting(corpus.place(unchanged.control))) as con:
         total = questions.totals(con, Selection()).count
     assert total - 1 <= counted <= total
 
 
-def test_classes_are_those_of_each_job(ours) -> None:
+def test_classes_are_those_of_each_job(unchanged) -> None:
     """Waiting and wall times by class and cores by number are what the jobs' own values say, in their order."""
-    with closing(read_accounting(corpus.place(ours.control))) as con:
+    with closing(read_accounting(corpus.place(unchanged.control))) as con:
         jobs = con.execute(
             "SELECT core_count, lrms_start_time - lrms_submit_time, wall_s FROM v1_jobs"
             " WHERE status IN ('completed', 'failed')"
@@ -391,9 +393,9 @@ def test_classes_come_in_the_order_of_time(ours) -> None:
     assert [one for one in found if one is not None] == [*questions.WALLTIME_CLASSES.values()]
 
 
-def test_an_unknown_column_names_the_known_ones(ours) -> None:
+def test_an_unknown_column_names_the_known_ones(unchanged) -> None:
     """A mistake in --by ends with 64 and the list of what can be asked by."""
-    done = arcacct("--config", ours.conf, "stats", "--by", "colour")
+    done = arcacct("--config", unchanged.conf, "stats", "--by", "colour")
 
     assert done.returncode == 64
     assert "--by colour: it can be any of month, week, day, year, vo" in done.stderr
@@ -415,11 +417,13 @@ OCTOBER, NOVEMBER = 1_790_812_800, 1_793_491_200
     ],
     ids=lambda one: "-".join(one) if isinstance(one[0], str) else None,
 )
-def test_a_period_has_the_jobs_that_ended_in_it(ours, options, bounds) -> None:
+def test_a_period_has_the_jobs_that_ended_in_it(unchanged, options, bounds) -> None:
     """A month, week or year, or a range from the beginning of one to that of another, counts what SQL counts."""
-    rows = json.loads(arcacct("--config", ours.conf, "stats", "--by", "status", *options, "--format", "json").stdout)
+    rows = json.loads(
+        arcacct("--config", unchanged.conf, "stats", "--by", "status", *options, "--format", "json").stdout
+    )
 
-    with closing(read_accounting(corpus.place(ours.control))) as con:
+    with closing(read_accounting(corpus.place(unchanged.control))) as con:
         counted = con.execute("SELECT count(*) FROM AAR WHERE EndTime >= ? AND EndTime < ?", bounds).fetchone()[0]
     assert sum(row["jobs"] for row in rows) == counted
 
@@ -439,26 +443,26 @@ def test_a_period_has_the_jobs_that_ended_in_it(ours, options, bounds) -> None:
         (("--gridengine", "--month", "last"), "--month reads jobs"),
     ],
 )
-def test_questions_that_mean_nothing_are_refused(ours, options, words) -> None:
+def test_questions_that_mean_nothing_are_refused(unchanged, options, words) -> None:
     """A range that ends before it begins, two ranges, an order by nothing: 64, and why."""
-    done = arcacct("--config", ours.conf, "stats", *options)
+    done = arcacct("--config", unchanged.conf, "stats", *options)
 
     assert (done.returncode, done.stdout) == (64, "")
     assert words in done.stderr
 
 
 @pytest.mark.parametrize("options", [(), ("--by", "vo")])
-def test_a_period_in_the_future_is_reported(ours, options) -> None:
+def test_a_period_in_the_future_is_reported(unchanged, options) -> None:
     """It has no jobs, and the reason is on stderr."""
-    done = arcacct("--config", ours.conf, "stats", *options, "--from", "2999")
+    done = arcacct("--config", unchanged.conf, "stats", *options, "--from", "2999")
 
     assert done.returncode == 0
     assert "no job has ended after 2999-01-01T00:00:00Z: this is in the future by this host's clock" in done.stderr
 
 
-def test_sorted_by_any_column_the_top_and_the_others(ours) -> None:
+def test_sorted_by_any_column_the_top_and_the_others(unchanged) -> None:
     """Amounts from the largest, names from A; the rows that are left out come as one, and the total has all."""
-    asked = ("--config", ours.conf, "stats", "--by", "vo,user", "--format")
+    asked = ("--config", unchanged.conf, "stats", "--by", "vo,user", "--format")
     every = json.loads(arcacct(*asked, "json").stdout)
 
     by_wall = json.loads(arcacct(*asked, "json", "--sort", "wall_s").stdout)
@@ -484,9 +488,9 @@ def test_sorted_by_any_column_the_top_and_the_others(ours) -> None:
     assert len(shown) == 2 + 3 + 1
 
 
-def test_weeks_and_years_are_sums_of_days_and_months(ours) -> None:
+def test_weeks_and_years_are_sums_of_days_and_months(unchanged) -> None:
     """The corpus ended in ISO week 47 of 2026."""
-    by_week = arcacct("--config", ours.conf, "stats", "--by", "week,year", "--format", "csv").stdout.splitlines()
+    by_week = arcacct("--config", unchanged.conf, "stats", "--by", "week,year", "--format", "csv").stdout.splitlines()
 
     assert by_week[1].startswith("2026-W47,2026,")
 
