@@ -49,7 +49,7 @@ def place(target: pathlib.Path, controldir: pathlib.Path | None = None) -> Place
 
 def rebuild(target: pathlib.Path, corpus: pathlib.Path = AREX) -> Control:
     """Copy the control directory and give each file its time back; owners are kept beside it."""
-    shutil.copytree(corpus / "control", target, dirs_exist_ok=True)
+    shutil.copytree(corpus / "control", target, copy_function=shutil.copyfile, dirs_exist_ok=True)
     owners = {}
     for line in (corpus / "files.tsv").read_text().splitlines()[1:]:
         path, mtime, owner, _mode = line.split("\t")
