@@ -170,8 +170,8 @@ class Runs:
         by_line = self._tests[one.module]
         names = {_test_of(context) for context in by_line.get(one.line, ())} - {""}
         names = names or {_test_of(context) for contexts in by_line.values() for context in contexts} - {""}
-        folder = f"tests/{one.module.split('/')[1]}/"
-        own = f"{folder}test_{pathlib.Path(one.module).name}"
+        folder = f"tests/{one.module.removeprefix('arcacct/').rpartition('/')[0]}/"
+        own = f"{folder}test_{pathlib.Path(one.module).stem}"
         functions: dict[str, int] = {}
         ranked = []
         for name in sorted(names):

@@ -320,3 +320,23 @@ def test_each_rig_has_its_line() -> None:
     named = re.findall(r"`(\w+)`", " ".join(rows))
 
     assert sorted(named) == sorted(path.stem for path in (ROOT / "tests/support").glob("*.py"))
+
+
+KINDS = ("acceptance", "bench", "etc", "fuzz", "packages", "schema", "stories")
+"""Folders of tests that are not of one module; those of the project itself are at the top."""
+
+
+def test_each_test_is_called_like_its_module() -> None:
+    """`tests/X/test_Y.py` tests `arcacct/X/Y.py`; what else is of that module is in `test_Y_ASPECT.py` beside it."""
+    lost = []
+    for path in sorted((ROOT / "tests").glob("*/**/test_*.py")):
+        folder = path.parent.relative_to(ROOT / "tests")
+        words = path.stem.split("_")[1:]
+        owners = ["_".join(words[: number + 1]) for number in range(len(words))]
+        if folder.parts[0] not in KINDS and not any(
+            (ROOT / "arcacct" / folder / f"{owner}.py").exists() and path.with_name(f"test_{owner}.py").exists()
+            for owner in owners
+        ):
+            lost.append(str(path.relative_to(ROOT)))
+
+    assert lost == []

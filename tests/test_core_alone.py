@@ -25,7 +25,7 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 )
 PARTS = [module.replace(".", "/") for module in CONTRACT["forbidden_modules"]]
 """The folders of the optional parts, as the contract about imports names them."""
-SHARE = ("tests/arex/sweep", "tests/config", "tests/records/test_check.py", "tests/records/test_finished_log.py")
+SHARE = ("tests/arex/sweep", "tests/config", "tests/records/test_integrity.py", "tests/schema/test_finished_log.py")
 """Tests of the core that run without the parts."""
 
 
@@ -124,7 +124,7 @@ def test_the_tests_of_the_core_pass_without_the_parts(core) -> None:
     """A share of them, with fewer parameters. Tests that need a part cannot be imported, for that reason alone."""
     options = ("-q", "-n", "0", "-p", "no:cacheprovider", "--parameters", "2", "--continue-on-collection-errors")
     # The reference of the configuration is one for the core and its parts.
-    others = ("--deselect", "tests/config/test_reference.py")
+    others = ("--deselect", "tests/etc/test_configuration_reference.py")
     done = run(core, *options, *others, *SHARE, module="pytest")
     missing = re.findall(r"^E +ModuleNotFoundError: No module named '([\w.]+)'", done.stdout, re.MULTILINE)
 

@@ -174,16 +174,16 @@ def test_every_exit_code_is_in_the_reference_and_no_other() -> None:
 
 
 REACHED = {
-    0: "tests/cli/test_demo.py::test_demo_succeeds",
+    0: "tests/sandbox/test_commands.py::test_demo_succeeds",
     64: "tests/queries/test_lrms.py::test_usage",
-    65: "tests/queries/test_query.py::test_a_statement_that_takes_too_much_is_ended",
-    69: "tests/publishing/test_floor.py::test_the_command_accepts",
-    70: "tests/queries/test_never_green.py::test_an_error_of_our_own",
-    74: "tests/queries/test_never_green.py::test_backups_and_checks",
-    75: "tests/publishing/test_side_by_side.py::test_a_byte_now_and_then_costs_the_others_nothing",
-    77: "tests/queries/test_doctor.py::test_errors_decide_the_exit_code",
-    78: "tests/queries/test_never_green.py::test_a_configuration_that_is_away",
-    130: "tests/publishing/test_side_by_side.py::test_an_interrupt_does_not_wait_for_a_receiver",
+    65: "tests/cli/test_queries.py::test_a_statement_that_takes_too_much_is_ended",
+    69: "tests/stories/test_no_figure_falls.py::test_the_command_accepts",
+    70: "tests/health/test_checks.py::test_an_error_of_our_own",
+    74: "tests/health/test_checks.py::test_backups_and_checks",
+    75: "tests/publishing/test_run.py::test_a_byte_now_and_then_costs_the_others_nothing",
+    77: "tests/health/test_doctor.py::test_errors_decide_the_exit_code",
+    78: "tests/health/test_checks.py::test_a_configuration_that_is_away",
+    130: "tests/publishing/test_run.py::test_an_interrupt_does_not_wait_for_a_receiver",
 }
 """A test of each code, in which a command exits with it."""
 

@@ -2,6 +2,35 @@
 
 from __future__ import annotations
 
-from other_users import public_dir
+import pathlib
+import sqlite3
+from contextlib import closing
 
-__all__ = ["public_dir"]
+import pytest
+from other_users import public_dir
+from recording_host import host, shell
+
+from arcacct.config.paths import Places
+from arcacct.database.access import open_accounting
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+__all__ = ["host", "public_dir", "shell"]
+
+
+# What the tests of the sweep share; each file says itself what host it is about (`here`).
+
+
+@pytest.fixture
+def con(here: Places) -> Iterator[sqlite3.Connection]:
+    """Its accounting database."""
+    with closing(open_accounting(here)) as found:
+        yield found
+
+
+@pytest.fixture
+def control(here: Places) -> pathlib.Path:
+    """Its control directory."""
+    return pathlib.Path(here.controldir)

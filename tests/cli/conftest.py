@@ -2,6 +2,23 @@
 
 from __future__ import annotations
 
+import manual_pages
+import pytest
+from corpus_fixtures import arex_file, authority, ours, site, unchanged
 from other_users import public_dir
 
-__all__ = ["public_dir"]
+from arcacct.cli.manual_pages import Manual, load
+from arcacct.files import directories
+
+__all__ = ["arex_file", "authority", "ours", "public_dir", "site", "unchanged"]
+
+
+# The manual of `manual_pages` where the program looks for its own.
+
+
+@pytest.fixture
+def manual(tmp_path, monkeypatch) -> Manual:
+    """The sample pages, read as those of an installed program are."""
+    manual_pages.write(tmp_path)
+    monkeypatch.setattr(directories, "_PACKAGE", str(tmp_path))
+    return load()

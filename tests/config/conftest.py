@@ -3,5 +3,6 @@
 from __future__ import annotations
 
 from other_users import public_dir
+from publishing_fixtures import closed_databases
 
-__all__ = ["public_dir"]
+__all__ = ["closed_databases", "public_dir"]

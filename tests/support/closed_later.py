@@ -1,4 +1,4 @@
-"""Databases in memory that a test leaves open: `tests/publishing/conftest.py` closes them when it is over."""
+"""Databases in memory that a test leaves open: `publishing_fixtures.closed_databases` closes them when it is over."""
 
 from __future__ import annotations
 

@@ -9,9 +9,12 @@ from collections.abc import Iterator
 
 import pytest
 from publishing_site import AUDITOR, Site
+from target_fixtures import bare_job, golden, job
 
 from arcacct.sandbox import Sandbox
 from arcacct.sandbox.auditor import Auditor, AuditorAccess
+
+__all__ = ["bare_job", "golden", "job"]
 
 
 @pytest.fixture(scope="module")

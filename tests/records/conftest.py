@@ -1,0 +1,7 @@
+"""Fixtures of these tests."""
+
+from __future__ import annotations
+
+from corpus_fixtures import ours
+
+__all__ = ["ours"]

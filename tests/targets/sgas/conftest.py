@@ -1,0 +1,21 @@
+"""Fixtures of these tests."""
+
+from __future__ import annotations
+
+from publishing_fixtures import authority, closed_databases, host, naps, receiver, session, session_of
+from target_fixtures import arex_jobs, bare_job, golden, job, ur_schema
+
+__all__ = [
+    "arex_jobs",
+    "authority",
+    "bare_job",
+    "closed_databases",
+    "golden",
+    "host",
+    "job",
+    "naps",
+    "receiver",
+    "session",
+    "session_of",
+    "ur_schema",
+]
