@@ -14,6 +14,7 @@ import commands_page
 import conf_files
 import in_process
 import manual
+import measured
 import options_page
 import pytest
 import reference_tables
@@ -48,6 +49,7 @@ PARTS = (
     Part("howto/upgrade", "former", reference_tables.former),
     Part("howto/features", "keys", reference_tables.keys),
     Part("project/architecture", "imports", reference_tables.imports),
+    Part("explanation/decide", "costs", measured.costs),
 )
 
 

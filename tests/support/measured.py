@@ -6,11 +6,28 @@ import json
 import time
 from collections.abc import Mapping, Sequence
 
+import generated
 import manual
 
 KEPT = manual.ROOT / "tests" / "bench" / "measured.json"
 PAGE = manual.page("explanation/performance")
 """Of the manual: has the tables."""
+
+PEER = "publish"
+"""The benchmark whose peer is jura-ng."""
+COSTS = (
+    ("wait of A-REX for a callout", "callouts", "callout, other states: median wait"),
+    ("the same at the end of a job", "callouts", "callout, FINISHED: median wait"),
+    ("CPU of a callout at the end of a job", "callouts", "callout, FINISHED: CPU"),
+    ("CPU to record a job and send it to SGAS, without callouts", PEER, "whole way of a job, SGAS records: CPU"),
+    ("CPU to send a recorded job to SGAS", PEER, "publish 10,000 jobs, SGAS, defaults: CPU of each"),
+    ("CPU to add a job to APEL's sums", PEER, "publish 10,000 new jobs, summaries, the same months: CPU of each"),
+    ("CPU of a run with nothing new", "connection", "publish, SGAS, nothing new: CPU"),
+    ("memory of a run, SGAS", PEER, "publish 10,000 jobs, SGAS, defaults: peak memory"),
+    ("memory of a run, APEL's sums", PEER, "publish 10,000 new jobs, summaries, the same months: peak memory"),
+    ("disk of a job, both databases", PEER, "whole way of a job, SGAS records: bytes in both databases"),
+)
+"""What a site decides by, in its words: by benchmark and figure."""
 
 Row = Mapping[str, object]
 """A figure as the benchmarks write it: what, ours, unit, peer, note, ratio, spread."""
@@ -64,8 +81,22 @@ def table(name: str) -> str:
 
 def _cell(figure: Row) -> str:
     """Three digits of our value, with its unit; in brackets the ratio, if there is a peer."""
-    ours = figure["ours"]
-    assert isinstance(ours, int | float)
-    digits = f"{ours:,.0f}" if ours >= 100 else f"{ours:.3g}"
     ratio = "" if figure["ratio"] is None else f" ({figure['ratio']:.1f})"
-    return f"{digits} {figure['unit']}".strip() + ratio
+    return f"{_number(figure['ours'])} {figure['unit']}".strip() + ratio
+
+
+def costs() -> str:
+    """What arcacct and jura-ng cost a site, in Markdown."""
+    rows = []
+    for cost, name, what in COSTS:
+        one = {row["what"]: row for figures in kept()[name].values() for row in figures}[what]
+        values = [one["ours"], one["peer"] if name == PEER else None]
+        ours, peer = ("" if value is None else f"{_number(value)} {one['unit']}" for value in values)
+        rows.append((cost, ours, peer, generated.code(name)))
+    return generated.table(("cost", "arcacct", "jura-ng", "benchmark"), rows)
+
+
+def _number(value: object) -> str:
+    """Three digits of a figure."""
+    assert isinstance(value, int | float)
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
