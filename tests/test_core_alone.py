@@ -25,7 +25,13 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 )
 PARTS = [module.replace(".", "/") for module in CONTRACT["forbidden_modules"]]
 """The folders of the optional parts, as the contract about imports names them."""
-SHARE = ("tests/arex/sweep", "tests/config", "tests/records/test_integrity.py", "tests/schema/test_finished_log.py")
+SHARE = (
+    "tests/arex/test_reconcile.py",
+    "tests/arex/test_sweep.py",
+    "tests/config",
+    "tests/records/test_integrity.py",
+    "tests/schema/test_finished_log.py",
+)
 """Tests of the core that run without the parts."""
 
 

@@ -8,8 +8,9 @@ import tracemalloc
 import zlib
 
 import pytest
+from closed_later import closed_databases
 from dripping_receiver import ANSWERS, HANDSHAKE, TUNNEL, DrippingReceiver, dripping
-from publishing_fixtures import authority, closed_databases, host, naps, receiver, session, session_of
+from publishing_fixtures import authority, host, naps, receiver, session, session_of
 from scripted_receiver import Say, say
 
 from arcacct.http_client import LARGEST_RESPONSE

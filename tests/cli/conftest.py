@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import manual_pages
 import pytest
-from corpus_fixtures import arex_file, authority, ours, site, unchanged
+from corpus_fixtures import arex_file, ours, unchanged
 from other_users import public_dir
+from watched_site import authority, site
 
 from arcacct.cli.manual_pages import Manual, load
 from arcacct.files import directories

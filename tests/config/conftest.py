@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
+from closed_later import closed_databases
 from other_users import public_dir
-from publishing_fixtures import closed_databases
 
 __all__ = ["closed_databases", "public_dir"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
-from corpus_fixtures import authority, ours, site
+from corpus_fixtures import ours
+from watched_site import authority, site
 
 __all__ = ["authority", "ours", "site"]

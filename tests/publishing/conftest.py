@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from closed_later import closed_databases
 from publishing_fixtures import (
     authority,
     box,
-    closed_databases,
     empty_box,
     host,
     issue,

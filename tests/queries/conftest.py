@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from corpus_fixtures import arex7_file, arex_file, authority, ours, site, unchanged
-from publishing_fixtures import box, closed_databases, empty_box, memory, rig
+from closed_later import closed_databases
+from corpus_fixtures import arex7_file, arex_file, ours, unchanged
+from publishing_fixtures import box, empty_box, memory, rig
+from watched_site import authority, site
 
 __all__ = [
     "arex7_file",

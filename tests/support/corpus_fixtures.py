@@ -10,10 +10,8 @@ from typing import NamedTuple
 
 import arex_corpus as corpus
 import pytest
-from watched_site import WatchedSite, watched
 
 from arcacct.database.access import leave_open
-from arcacct.sandbox.authority import Authority, create
 
 
 class Asked(NamedTuple):
@@ -64,15 +62,3 @@ def unchanged(tmp_path_factory) -> Iterator[Asked]:
         before = [*con.iterdump()]
         yield found
         assert [*con.iterdump()] == before
-
-
-@pytest.fixture(scope="session")
-def authority(tmp_path_factory) -> Authority:
-    """A throw-away certificate authority."""
-    return create(str(tmp_path_factory.mktemp("authority")))
-
-
-@pytest.fixture
-def site(ours, authority) -> WatchedSite:
-    """A site with one target that has everything, swept and published just now."""
-    return watched(ours.conf, corpus.place(ours.control), authority)

@@ -8,7 +8,6 @@ import tempfile
 import time
 
 import pytest
-from closed_later import OPEN
 from other_users import public_dir
 from publishing_rig import HTTP, Rig
 from scripted_receiver import ScriptedReceiver, server_context
@@ -20,14 +19,6 @@ from arcacct.sandbox.authority import create
 from arcacct.tls import tls_context
 
 __all__ = ["public_dir"]
-
-
-@pytest.fixture(autouse=True)
-def closed_databases():
-    """What a test has opened in memory and left open is closed."""
-    yield
-    while OPEN:
-        OPEN.pop().close()
 
 
 @pytest.fixture(scope="session")

@@ -9,6 +9,9 @@ import time
 from contextlib import closing
 from typing import NamedTuple
 
+import arex_corpus
+import pytest
+from corpus_fixtures import Asked
 from installed import arcacct
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -21,7 +24,7 @@ from arcacct.errors import ArcacctError
 from arcacct.files.directories import resource
 from arcacct.health import facts
 from arcacct.publishing import cursors
-from arcacct.sandbox.authority import Authority
+from arcacct.sandbox.authority import Authority, create
 
 DAY_S = 86400
 BLOCK = "arex/jura/sgas:s"
@@ -116,3 +119,15 @@ def watched(conf: pathlib.Path, here: Places, authority: Authority) -> WatchedSi
     made.update("DELETE FROM DBConfig WHERE KeyName = 'ARCACCT_ENDS_BY_SWEEP'")
     made.published(seconds_ago=60)
     return made
+
+
+@pytest.fixture(scope="session")
+def authority(tmp_path_factory) -> Authority:
+    """A throw-away certificate authority."""
+    return create(str(tmp_path_factory.mktemp("authority")))
+
+
+@pytest.fixture
+def site(ours: Asked, authority: Authority) -> WatchedSite:
+    """A site with one target that has everything, swept and published just now."""
+    return watched(ours.conf, arex_corpus.place(ours.control), authority)

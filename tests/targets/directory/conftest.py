@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
+from closed_later import closed_databases
 from other_users import public_dir
-from publishing_fixtures import closed_databases, memory
+from publishing_fixtures import memory
 
 __all__ = ["closed_databases", "memory", "public_dir"]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from publishing_fixtures import authority, closed_databases, host, naps, receiver, session, session_of
+from closed_later import closed_databases
+from publishing_fixtures import authority, host, naps, receiver, session, session_of
 from target_fixtures import arex_jobs, bare_job, golden, job, ur_schema
 
 __all__ = [
