@@ -86,7 +86,7 @@ def _write(site: Site, found: list[SetupStep], *, yes: bool) -> None:
         )
     if by_name["launcher"].is_open:
         _show(by_name["launcher"])
-        raise ConfigError("the callouts are not written: A-REX would fail each job while the launcher does not work")
+        raise ConfigError("the callouts are not written, because the launcher does not work: A-REX would fail each job")
     before = {str(one) for one in errors(check(conf, site.kinds))}
     path = callout_file(conf)
     text = "\n".join(
@@ -117,7 +117,7 @@ def _write(site: Site, found: list[SetupStep], *, yes: bool) -> None:
                 os.unlink(name, dir_fd=place.fd)
             else:
                 place.replace(name, old.encode(), 0o644)
-        raise ConfigError(f"{path}: removed again, because the configuration would be wrong with it:", *map(str, new))
+        raise ConfigError(f"{path}: removed again, because it makes the configuration wrong:", *map(str, new))
     print_line(f"{path}: written; restart A-REX: {RESTART}", err=True)
 
 

@@ -77,7 +77,7 @@ def launcher_problem(program: str) -> Finding | None:
             todo = "install it, or fix the path"
         return Finding(ERROR, f"{program}: {what} {reason}: {fails}; {todo}")
     if not stat.S_ISREG(mode):
-        return Finding(ERROR, f"{program}: {what} is no regular file: {fails}; replace it")
+        return Finding(ERROR, f"{program}: {what} is not a regular file: {fails}; replace it")
     if not mode & 0o111:
         return Finding(ERROR, f"{program}: {what} is not an executable program: {fails}; chmod 755 {program}")
     return None

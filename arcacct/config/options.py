@@ -344,7 +344,7 @@ class Target(ABC):
             return self.url
         if values.proxy_for(self.url, way.proxy, way.no_proxy):
             return f"{self.url} through the proxy {without_login(way.proxy)}"
-        why = "no_proxy has its host" if self.url.startswith("https:") else "http is not sent through one"
+        why = "no_proxy has its host" if self.url.startswith("https:") else "http never uses the proxy"
         return f"{self.url} without the proxy: {why}"
 
     @property

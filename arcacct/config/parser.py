@@ -170,8 +170,8 @@ class Conf:
                     ParseProblem(
                         file,
                         block.line,
-                        f"[{block.name}] is set twice; this one replaces that of line {twice.line}; "
-                        "make them one block",
+                        f"[{block.name}] is set twice; this block replaces the one in line {twice.line}; "
+                        "combine them into one block",
                     )
                 )
             found[block.name] = block

@@ -46,7 +46,7 @@ def review(conf: Conf, kinds: Kinds, *, allow_jura: bool) -> list[Problem]:
     ]
     for file in conf.without_blocks:
         what = f"is not an {OUR_CONF}" if file == conf.our_conf else "is not a configuration file of ARC"
-        text = f"{what}: no line of it is a [block]; give the path of the right file, or start it with [common]"
+        text = f"{what}: it has no [block] line; give the path of the right file, or start it with [common]"
         problems.append(Problem(ERROR, file, None, None, None, text))
     if conf.arc_files and conf.arc_files[0] != conf.arc_conf:
         text = (
@@ -173,12 +173,10 @@ def _vomsless(conf: Conf, block: Block) -> Iterator[Problem]:
         known[authgroup] = line
         if earlier is not None and authgroup is None:
             there = f"line {earlier.line}" if earlier.file == line.file else f"{earlier.file}:{earlier.line}"
-            text = f"replaces that of {there}: of several for all jobs only the last counts; remove the others"
+            text = f"replaces {there}: of several lines for all jobs only the last counts; remove the others"
             yield _option(block, line, "vomsless_vo", WARNING, text)
         elif earlier is not None:
-            text = (
-                f"is never reached: of several lines for authgroup {authgroup!r} only the first counts; remove this one"
-            )
+            text = f"is never used: of several lines for authgroup {authgroup!r} only the first counts; remove this one"
             yield _option(block, line, "vomsless_vo", WARNING, text)
         elif authgroup is not None and authgroups and authgroup not in authgroups:
             right = _instead(authgroup, authgroups, "is it right?")
@@ -391,5 +389,5 @@ def _wrong(callout: Callout) -> str | None:
     if "fail" in (callout.option("onfailure", "fail"), callout.option("ontimeout", "fail")):
         return "would fail the user's job if accounting fails"
     if not callout.option("timeout", "0").strip("0"):
-        return "has no timeout and could hold up every job"
+        return "has no timeout and could delay every job"
     return None

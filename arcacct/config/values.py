@@ -256,7 +256,7 @@ def benchmark_advice(value: str) -> str | None:
         return None
     kind, _, _number = known.partition(":")
     if canonical_type(kind) is None:
-        return f"is of a type that APEL rejects, {kind!r}; it knows HEPscore23, HEPSPEC (HS06) and Si2k"
+        return f"has a type that APEL rejects, {kind!r}; APEL accepts HEPscore23, HEPSPEC (HS06) and Si2k"
     rated = measured_benchmark(known)
     if rated is None or rated.is_plausible:
         return None

@@ -75,7 +75,7 @@ def spools_of(site: Site) -> Iterator[Check]:
 
 
 _CLOCK_WARNING_S, _CLOCK_ERROR_S = 60, 300
-_WAYS = {TargetBusy.exit_code: "check host and port of targeturl, the firewalls between, and whether the receiver runs"}
+_WAYS = {TargetBusy.exit_code: "check host and port of targeturl, the firewalls, and whether the receiver runs"}
 """What to do about an answer that did not come, where the answer does not say it."""
 _ASK = "check targeturl, and ask the administrator of the receiver"
 
@@ -91,7 +91,7 @@ def receiver(site: Site, plugin: TargetPlugin) -> Iterator[Check]:
         return
     if plugin.target.credentials() is None:
         yield Check(
-            name, WARNING, f"{plugin.target.url}: in clear, without TLS", "use https:// if the receiver supports it"
+            name, WARNING, f"{plugin.target.url}: not encrypted (no TLS)", "use https:// if the receiver supports it"
         )
     asked: set[str] = set()
     for probe in probes:
@@ -132,7 +132,7 @@ def host_name(what: str, transport: TransportOptions, url: str, asked: set[str])
         host, found = addresses(proxy or url)
     except ValueError:
         # The text of the error may contain a password.
-        text, advice = "not a URL to connect to", "check targeturl and http_proxy"
+        text, advice = "not a usable URL", "check targeturl and http_proxy"
         return Check(what, CRITICAL, text, advice, TargetRefuses.exit_code)
     except OSError as error:
         host = urlsplit(proxy or url).hostname or ""
@@ -252,7 +252,7 @@ def _gathered(name: str, results: Results, ends: float) -> Iterator[Check]:
             found = results.get(timeout=max(0.01, ends - time.monotonic()))
         except queue.Empty:
             advice = "check what does not answer (a file system, a resolver, a receiver), or raise --timeout"
-            yield Check(name, UNKNOWN, "not done within the time limit", advice, TargetBusy.exit_code)
+            yield Check(name, UNKNOWN, "not finished within the time limit", advice, TargetBusy.exit_code)
             return
         if found is None:
             return

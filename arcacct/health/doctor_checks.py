@@ -70,7 +70,7 @@ def unknown_vos(conf: Conf, kinds: Kinds, database: str | None = None) -> list[P
                 block = conf.blocks[target.block]
                 line = next(one for one in block.options["vofilter"] if one.value == vo)
                 like = get_close_matches(vo, known, 1)
-                text = f"no recorded job is of VO {vo!r}; {f'did you mean {like[0]}?' if like else 'is it right?'}"
+                text = f"no recorded job has VO {vo!r}; {f'did you mean {like[0]}?' if like else 'is it right?'}"
                 problems.append(Problem(options.WARNING, line.file, line.line, block.name, "vofilter", text))
     return problems
 
@@ -360,9 +360,7 @@ def control_directory(site: Site) -> Iterator[Check]:
         yield Check("control directory", UNKNOWN, "the configuration cannot be used", "fix it first")
         return
     if site.is_without_arex:
-        yield Check(
-            "control directory", OK, f"none ({here.controldir} is not there), since database= is set: no A-REX here"
-        )
+        yield Check("control directory", OK, f"no A-REX here: {here.controldir} does not exist, and database= is set")
         return
     if hidden := unseen(os.path.join(here.controldir, STATUS_FOLDERS[0])):
         detail = f"{here.controldir} (from {here.controldir_from}) {hidden}"
@@ -385,7 +383,7 @@ def control_directory(site: Site) -> Iterator[Check]:
     try:
         started = site.started
     except (OSError, ConfigError) as error:
-        detail = f"cannot look with which control directory A-REX runs: {error}"
+        detail = f"cannot read which control directory A-REX uses: {error}"
         yield Check("control directory", UNKNOWN, detail, "run as the user of A-REX", CONF)
         return
     running = None if started is None else absolute(started.get("arex", "controldir") or CONTROLDIR)
@@ -393,7 +391,7 @@ def control_directory(site: Site) -> Iterator[Check]:
         yield Check(
             "control directory",
             CRITICAL,
-            f"{here.controldir} (from {here.controldir_from}), and A-REX runs with {running} ({site.run_time_conf})",
+            f"{here.controldir} (from {here.controldir_from}), but A-REX runs with {running} ({site.run_time_conf})",
             "pass the arc.conf of the running A-REX with --config, or restart A-REX",
             CONF,
         )
@@ -424,7 +422,7 @@ def running(site: Site) -> Iterator[Check]:
                     "A-REX",
                     CRITICAL,
                     f"process {one.pid} of A-REX has {here.database} open: two programs write it, and A-REX loses rows",
-                    "give arcacct another file (database= in [arcacct]); `arcacct import arex` imports A-REX's",
+                    "give arcacct another file (database=), and import A-REX's jobs with `arcacct import arex`",
                     STORE,
                 )
 
@@ -435,7 +433,7 @@ def states(site: Site) -> Iterator[Check]:
         yield Check("callouts", OK, "no A-REX is expected on this host")
     elif not site.callouts:
         detail = "no statecallout= lines of arcacct: a job whose files are cleaned between two sweeps is lost"
-        advice = f"add those that `arcacct setup` shows to [arex] of {site.conf.arc_conf}, run `arcacct config check`,"
+        advice = f"add the lines of `arcacct setup` to [arex] of {site.conf.arc_conf}, run `arcacct config check`,"
         if site.release.major >= 7:
             advice = f"`arcacct setup --write` makes {site.conf.arc_conf}.d/arcacct.conf; run `arcacct config check`,"
         yield Check("callouts", CRITICAL, detail, f"{advice} and restart A-REX ({RESTART})", CONF)
@@ -443,14 +441,14 @@ def states(site: Site) -> Iterator[Check]:
         try:
             started = site.started
         except (OSError, ConfigError) as error:
-            yield Check("A-REX", UNKNOWN, f"cannot look whether it was started with the callouts: {error}")
+            yield Check("A-REX", UNKNOWN, f"cannot check whether it was started with the callouts: {error}")
         else:
             now = [] if started is None else callouts(started)
             if started is not None and (lacking := {*map(_calls, site.callouts)} - {*map(_calls, now)}):
                 states = ", ".join(one.state for one in site.callouts if _calls(one) in lacking)
                 detail = f"was started without the callouts that are in the configuration ({site.run_time_conf})"
                 if now:
-                    detail = f"was started without the present callouts for {states} ({site.run_time_conf})"
+                    detail = f"was started without the current callouts for {states} ({site.run_time_conf})"
                 yield Check("A-REX", CRITICAL, detail, f"restart A-REX: {RESTART}", CONF)
         if not any(wrong_callouts(site.conf, site.release)):
             found = ", ".join(one.state for one in site.callouts)
@@ -490,8 +488,8 @@ def history(site: Site) -> Iterator[Check]:
             systems = _BATCH_SYSTEMS.items()
             found = [command for program, (lrms, command) in systems if shutil.which(program) or ours == [lrms]]
             advice = " or ".join(f"`{one}`" for one in found) or "`arcacct import --help` lists the batch systems"
-            detail = "no job is recorded, and without A-REX only an import of a batch system records any"
-            yield Check("history", CRITICAL, detail, f"{advice}; then start it by a timer", CONF)
+            detail = "no job is recorded: without A-REX, only imports from a batch system record jobs"
+            yield Check("history", CRITICAL, detail, f"{advice}; then run it from a timer", CONF)
         else:
             yield Check("history", OK, "the jobs of a batch system were imported")
         return
@@ -503,7 +501,7 @@ def history(site: Site) -> Iterator[Check]:
         except FileNotFoundError:
             continue
         except OSError as error:
-            detail = f"cannot look whether A-REX has a database: {path}: {error.strerror}"
+            detail = f"cannot check whether A-REX has a database: {path}: {error.strerror}"
             yield Check("history", UNKNOWN, detail, "run as the user of A-REX")
             return
         known.append(path)
@@ -529,16 +527,16 @@ def files_of_jobs(site: Site) -> Iterator[Check]:
         return
     newest, at, refused = _newest_file(site.here.controldir)
     if newest - site.now >= _CLOCK_S:
-        detail = f"{at} is from {span_of(int(newest - site.now))} in the future: this host's clock is wrong, or was"
-        advice = "set the clock (chronyc tracking, timedatectl), and see that chronyd or ntpd runs at boot"
+        detail = f"{at} has a time {span_of(int(newest - site.now))} in the future: this host's clock is or was wrong"
+        advice = "set the clock (chronyc tracking, timedatectl), and make sure that chronyd or ntpd starts at boot"
         yield Check("clock of A-REX's files", CRITICAL, detail, advice, CONF)
     elif refused:
-        yield Check("clock of A-REX's files", UNKNOWN, f"cannot look: {', '.join(refused)}")
+        yield Check("clock of A-REX's files", UNKNOWN, f"cannot read: {', '.join(refused)}")
     elif not at:
-        text = f"no job's file in {site.here.controldir} to compare with"
+        text = f"no file of a job in {site.here.controldir} to compare with"
         yield Check("clock of A-REX's files", UNKNOWN, text)
     else:
-        yield Check("clock of A-REX's files", OK, "nothing in the control directory is from the future")
+        yield Check("clock of A-REX's files", OK, "no file in the control directory has a time in the future")
 
 
 def _newest_file(controldir: str) -> tuple[float, str, list[str]]:

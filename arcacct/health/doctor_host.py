@@ -122,7 +122,7 @@ def place(site: Site) -> Iterator[Check]:
 _LONGEST_COMPLAINT = 300
 OLD_PROGRAM = "arcacct-record"
 """What callouts of 0.2 could name instead of the launcher."""
-ANEW = "replace it by a new copy of etc/arcacct-hook, with mv"
+ANEW = "replace it with a new copy of etc/arcacct-hook, with mv"
 """The advice where a launcher does not work at all."""
 
 
@@ -140,7 +140,7 @@ def launcher(site: Site) -> Iterator[Check]:
                 yield Check("launcher", UNKNOWN, detail, f"run `arcacct doctor` as {user_name(user)}")
             continue
         if os.path.basename(program) == OLD_PROGRAM:
-            detail = f"{program} only runs the launcher, and the release after 0.3 does not have it"
+            detail = f"{program} only runs the launcher, and the release after 0.3 removes it"
             yield Check("launcher", WARNING, detail, f"name the launcher in the statecallout lines: {LAUNCHERS[0]}")
         elif (found := launcher_settings(program)) is not None and not found.is_new:
             detail = f"{program} is the launcher of 0.2: it starts another program for each event"
@@ -163,14 +163,14 @@ def _run(site: Site, program: str) -> Check:
         detail = f"{program} cannot be started ({reason}): A-REX fails each job"
         return Check("launcher", CRITICAL, detail, ANEW, CONF)
     if code is None:
-        detail = f"{program} did not end within {site.limit_s:g} s, with nothing to record"
+        detail = f"{program} did not end within {site.limit_s:g} s, although it had nothing to record"
         advice = f"run `{program} /tmp doctor DELETED` and check what delays it"
         return Check("launcher", CRITICAL, detail, advice, CONF)
     if code:
-        detail = f"{program} ends with {code}, and A-REX treats that as a failure: {said or 'it prints nothing'}"
+        detail = f"{program} exits with {code}, and A-REX treats that as a failure: {said or 'it prints nothing'}"
         return Check("launcher", CRITICAL, detail, ANEW, CONF)
     if os.path.basename(program) != OLD_PROGRAM and launcher_settings(program) is None:
-        detail = f"{program} ran, and is not the launcher of arcacct: whether it records is unknown"
+        detail = f"{program} ran, but it is not the launcher of arcacct: it is unknown whether it records"
         return Check("launcher", UNKNOWN, detail, "compare it with etc/arcacct-hook, or use a copy of that")
     return Check("launcher", OK, f"{program} ran in {took_s:.2f} s")
 
@@ -255,7 +255,7 @@ def programs(site: Site) -> Iterator[Check]:
             advice = f"upgrade that installation, or name {sys.prefix}/bin/arcacct in the units"
             yield Check("programs", CRITICAL, detail, advice, CONF)
         else:
-            detail = f"the services run {program}, and this is {sys.prefix}: two installations, one of them may be old"
+            detail = f"the services run {program}, this command is in {sys.prefix}: two installations, one may be old"
             yield Check("programs", WARNING, detail, "use one installation, and remove the other")
 
 
@@ -405,7 +405,7 @@ def _readers(site: Site, part: str, user: int) -> Iterator[Check]:
     elif part == "database" and here is not None:
         if os.path.isdir(here.controldir) and os.geteuid() not in (0, user):
             name = user_name(user)
-            detail = f"the doctor runs as {user_name(os.geteuid())}, and A-REX as {name}: what it may read differs"
+            detail = f"the doctor runs as {user_name(os.geteuid())}, and A-REX as {name}: they may read different files"
             yield Check("permissions", WARNING, detail, f"run `arcacct doctor` as {name}")
         if os.path.isdir(here.directory) and os.stat(here.directory).st_mode & 0o005:
             detail = f"{here.directory} is readable by all users, and contains names of users"

@@ -300,4 +300,4 @@ def test_the_configuration_is_as_the_manual_wants_it(lived: Lived) -> None:
 
     assert said.stderr.endswith(": 0 errors, 2 warnings\n"), said
     assert "names authgroup 'nobodys', which does not exist" in said.stdout
-    assert "replaces that of line" in said.stdout
+    assert "replaces line" in said.stdout

@@ -311,7 +311,7 @@ def a_directory(hook: pathlib.Path) -> str:
     [
         (missing, "the launcher does not exist (no such file or directory)"),
         (not_executable, "the launcher is not an executable program"),
-        (a_directory, "is no regular file"),
+        (a_directory, "is not a regular file"),
     ],
 )
 def test_a_launcher_that_a_rex_cannot_start_is_an_error(tmp_path, run, broken, said):

@@ -650,7 +650,7 @@ def test_callouts_that_a_rex_has_not_read(clinic) -> None:
 def test_a_clock_without_files_to_compare_with_is_unknown(clinic, run) -> None:
     """Without a control directory, or without a job in it, no time is known to compare with."""
     one, _database = details(run, "clock")
-    assert (one["verdict"], f"no job's file in {clinic.control}" in one["detail"]) == ("unknown", True)
+    assert (one["verdict"], f"no file of a job in {clinic.control}" in one["detail"]) == ("unknown", True)
     status = clinic.control / "finished" / "job.abc.status"
     status.touch()
     assert details(run, "clock")[0]["verdict"] == "ok"

@@ -124,11 +124,9 @@ def test_a_wrong_target_is_one_error(tmp_path, block, wrong):
             "[authgroup:tokens]\n[arex/jura]\nvomsless_vo = token atlas\n", "did you mean tokens?", id="authgroup"
         ),
         pytest.param(
-            "[arex/jura]\nvomsless_vo = a\nvomsless_vo = b\n", "of several for all jobs only the last", id="two-for-any"
+            "[arex/jura]\nvomsless_vo = a\nvomsless_vo = b\n", "of several lines for all jobs", id="two-for-any"
         ),
-        pytest.param(
-            "[arex/jura]\nvomsless_vo = x a\nvomsless_vo = x b\n", "is never reached", id="one-authgroup-twice"
-        ),
+        pytest.param("[arex/jura]\nvomsless_vo = x a\nvomsless_vo = x b\n", "is never used", id="one-authgroup-twice"),
     ],
 )
 def test_what_is_only_odd_is_a_warning(tmp_path, block, warning):

@@ -110,7 +110,7 @@ def test_a_block_written_twice_in_one_file_is_complained_about(tmp_path):
     conf = conf_files.read(tmp_path, arc="[a]\nx = 1\n[b]\n[a]\ny = 2\n")
     assert (conf.get("a", "x"), conf.get("a", "y")) == (None, "2")
     assert conf_files.lines(conf.complaints, tmp_path) == [
-        "arc.conf:4: [a] is set twice; this one replaces that of line 1; make them one block"
+        "arc.conf:4: [a] is set twice; this block replaces the one in line 1; combine them into one block"
     ]
 
 
@@ -279,7 +279,7 @@ def test_a_block_twice_in_one_file_replaces_itself_alone(tmp_path, conf_d):
     conf = conf_files.read(tmp_path, arc="[a]\nx = 1\n")
     assert (conf.all("a", "x"), conf.all("a", "y")) == (["1", "3"], [])
     assert conf_files.lines(conf.complaints, tmp_path) == [
-        "arc.conf.d/1.conf:4: [a] is set twice; this one replaces that of line 1; make them one block"
+        "arc.conf.d/1.conf:4: [a] is set twice; this block replaces the one in line 1; combine them into one block"
     ]
 
 

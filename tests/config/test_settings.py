@@ -334,7 +334,7 @@ def test_a_file_that_is_something_else_is_one_error(tmp_path, arc, ours, file, w
     found, problems = examine(conf, kinds())
     assert found is None
     (one,) = [one for one in problems if one.file.endswith(f"/{file}") and one.severity == "error"]
-    assert f"{what}: no line of it is a [block]" in str(one)
+    assert f"{what}: it has no [block] line" in str(one)
     assert [one for one in problems if one.line is not None and one.file.endswith(f"/{file}")] == []
 
 

@@ -366,7 +366,7 @@ def test_a_launcher_that_is_a_pipe(site) -> None:
     launcher = site.conf.parent / "arcacct-hook"
     launcher.unlink()
     os.mkfifo(launcher, 0o755)
-    assert "is no regular file" in site.status()["launcher"].text
+    assert "is not a regular file" in site.status()["launcher"].text
 
 
 def test_events_that_a_recorder_leaves(site) -> None:

@@ -299,7 +299,7 @@ BROKEN_LAUNCHERS = {
     missing: (CRITICAL, "does not exist (no such file or directory): A-REX fails each job"),
     not_executable: (CRITICAL, "is not an executable program"),
     no_program: (CRITICAL, "cannot be started (Exec format error)"),
-    failing: (CRITICAL, "ends with 3, and A-REX treats that as a failure"),
+    failing: (CRITICAL, "exits with 3, and A-REX treats that as a failure"),
     of_0_2: (WARNING, "arcacct-hook is the launcher of 0.2: it starts another program for each event"),
     arcacct_record: (WARNING, "name the launcher in the statecallout lines: /usr/libexec/arcacct-hook"),
 }
@@ -354,7 +354,7 @@ def test_what_a_launcher_that_hangs_has_started_is_ended(mended) -> None:
     one = about(mended.verdicts(question_s=1.0), "launcher")
 
     assert (one.severity, one.exit_code) == (CRITICAL, 78)
-    assert "did not end within 1 s, with nothing to record" in one.detail
+    assert "did not end within 1 s, although it had nothing to record" in one.detail
     assert [one.pid for one in psutil.Process().children(recursive=True) if "sleep" in one.name()] == []
 
 

@@ -380,7 +380,7 @@ def test_config_check_knows_the_vos_of_the_database(sums) -> None:
     """A VO that no job has is a warning, with the one that may be meant."""
     sums.configure(f"{SUMMARIES}vofilter=atals\n")
     done = arcacct("--config", str(sums.path / "arc.conf"), "config", "check")
-    assert "no recorded job is of VO 'atals'; did you mean atlas?" in done.stdout
+    assert "no recorded job has VO 'atals'; did you mean atlas?" in done.stdout
 
 
 def test_another_name_of_the_batch_systems_host_moves_nothing(memory, empty_box) -> None:
