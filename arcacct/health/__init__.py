@@ -1,1 +1,1 @@
-"""The health of a host and a site: facts, the verdicts on them, and the commands that show them."""
+"""The health of a host and a site: facts, and the checks that `doctor`, `setup`, `status` and `metrics` show."""
