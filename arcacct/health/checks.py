@@ -52,7 +52,7 @@ _RECORDED_S = 900
 _SNAPSHOT_S = 2 * DAY_S
 """A copy for readers that is older is not what its readers take it for."""
 UNMEASURED_TODO = (
-    "look at the .diag of a job without wall time: is GNU time on the worker nodes? missing_wall_time= in [arcacct]"
+    "check the .diag of a job without wall time: do the worker nodes have GNU time? missing_wall_time= in [arcacct]"
     " sets what is published for such jobs"
 )
 _SNAPSHOT = "run `arcacct db snapshot DIR` by its timer, or remove it"
@@ -155,7 +155,7 @@ def _databases(found: Health, _limits: Thresholds) -> Iterator[Check]:
         yield Check("maintenance", WARNING, text, advice)
     if found.leftovers:
         text = f"{', '.join(found.leftovers)}: left by a killed command"
-        advice = "the next `arcacct db backup` (or `db optimize --shrink`) removes it; you may also remove it"
+        advice = "the next `arcacct db backup` (or `db optimize --shrink`) removes it; you may also remove it yourself"
         yield Check("leftovers", WARNING, text, advice)
     if found.recorded is not None and found.recorded.foreign_records:
         text = (
@@ -270,7 +270,7 @@ def _imports(found: Health, _limits: Thresholds) -> Iterator[Check]:
 )
 def _vanished(found: Health, _limits: Thresholds) -> Iterator[Check]:
     if found.on_hold:
-        text = f"{count_of(found.on_hold, 'job')} ended and of unknown usage"
+        text = f"{count_of(found.on_hold, 'job')} ended with unknown usage"
         yield Check("vanished", WARNING, text, f"{unfinished.REMEDIES}; `arcacct verify` of the month names them")
 
 
@@ -355,8 +355,8 @@ def _callouts(found: Health, limits: Thresholds) -> Iterator[Check]:
     ends = None if found.recorded is None else found.recorded.ends
     if ends is not None and ends.jobs:
         text = (
-            f"of {count_of(ends.jobs, 'job')} that ended within a day, since recording began, they reported the end of"
-            f" {ends.jobs - ends.swept}, the sweep found {ends.swept}"
+            f"of {count_of(ends.jobs, 'job')} that ended within a day and after recording began, callouts reported"
+            f" {ends.jobs - ends.swept}, and the sweep found {ends.swept}"
         )
         severity = over(100 * ends.swept // ends.jobs, limits.swept_percent)
         advice = "does A-REX call arcacct-hook? See `statecallout` in arc.conf, and `Plugin at state` in A-REX's log"
@@ -377,7 +377,7 @@ def _resident(found: Health, _limits: Thresholds) -> Iterator[Check]:
     if found.is_without_arex:
         return
     if found.no_directory:
-        yield Check("recorder service", UNKNOWN, f"cannot look: {found.no_directory}")
+        yield Check("recorder service", UNKNOWN, f"cannot read: {found.no_directory}")
         return
     if recorder is None:
         return
@@ -388,7 +388,7 @@ def _resident(found: Health, _limits: Thresholds) -> Iterator[Check]:
         text = f"process {recorder.process} records what state callouts report, within a second"
         yield Check("recorder service", OK, text)
     else:
-        text, advice = "none runs: events wait in the spool for the next sweep", f"systemctl enable --now {UNIT}"
+        text, advice = "no recorder runs: events wait for the next sweep", f"systemctl enable --now {UNIT}"
         yield Check("recorder service", WARNING if recorder.is_enabled else OK, text, advice)
 
 
@@ -422,18 +422,18 @@ def _spool(found: Health, limits: Thresholds) -> Iterator[Check]:
     if spool.unknown:
         # By the sweep, whose own age is a check.
         left = None if found.recorded is None else found.recorded.left
-        hidden = f"cannot look: {', '.join(spool.unknown)}"
+        hidden = f"cannot read: {', '.join(spool.unknown)}"
         if left is None:
             known = f"{text}; " if spool.files or spool.unusable else ""
-            text = f"{known}{hidden}; no sweep is known to have recorded its content"
+            text = f"{known}{hidden}; it is unknown whether a sweep has recorded its content"
             yield Check("spool", severity or UNKNOWN, text, exit_code=TargetBusy.exit_code)
             return
         severity = max(severity, _waits(left, found.now, limits))
         text = f"{_events(found.now, left)}, as of the last sweep ({hidden})"
     if is_late and severity == OK:
         # A recorder takes an event within a second, and one that is not whole within ten minutes.
-        severity, text = WARNING, f"{text}, and the recorder that runs does not take them"
-    aside = "`arcacct doctor` says of each file in spool/unusable what to do with it"
+        severity, text = WARNING, f"{text}, and the running recorder does not record them"
+    aside = "`arcacct doctor` says what to do with each file in spool/unusable"
     advice = aside if spool.unusable else "run `arcacct sweep` and read its messages"
     yield Check("spool", severity, text, advice if severity else "")
 
@@ -502,7 +502,7 @@ def _care(found: Health, limits: Thresholds) -> Iterator[Check]:
     last = found.maintenance_log.get(durable.CHECK)
     if last is not None:
         text = f"last one {ago(found.now, last.at_s)}{'' if last.is_well else ' found damage'}"
-        advice = "" if last.is_well else "run `arcacct db check`, and then what it says"
+        advice = "" if last.is_well else "run `arcacct db check`, then do what it says"
         yield Check("check", OK if last.is_well else CRITICAL, text, advice)
     last = found.maintenance_log.get(durable.SNAPSHOT)
     if found.recorded is not None and last is not None:
@@ -640,7 +640,7 @@ def _target_check(found: Health, state: TargetState, limits: Thresholds) -> Chec
         if state.is_start_known:
             parts.append(f"{what} never sent (`arcacct republish` sends them)")
         else:
-            why = "unknown whether they were sent, since publishing.db was lost"
+            why = "it is unknown whether they were sent, because publishing.db was lost"
             parts.append(f"{what}: {why} (`arcacct publish --since TIME` sends them again)")
     parts.append("due" if state.due_s <= now else f"due {iso(state.due_s)}")
     return Check(state.name, severity, "; ".join(parts))
@@ -673,11 +673,11 @@ def _figures(found: Health, _limits: Thresholds) -> Iterator[Check]:
         if target.names_in_doubt:
             yield Check(f"{target.name} figures", CRITICAL, target.names_in_doubt)
         for kind, month, one in target.refused_sums:
-            text = f"{month_name(month)}: a record of {kind} refused in {count_of(one.refusals, 'run')}: {one.reason}"
+            text = f"{month_name(month)}: a record of {kind} rejected in {count_of(one.refusals, 'run')}: {one.reason}"
             severity = OK if one.refusals == 1 else WARNING
             yield Check(f"{target.name} sums", severity, text, "each run sends it again")
         for month, surplus in target.surplus:
-            text = f"{month_name(month)}: usage is right, {surplus}: it never deletes a record"
+            text = f"{month_name(month)}: usage is right, {surplus}: the receiver never deletes a record"
             yield Check(f"{target.name} surplus", OK, text)
         if target.not_selected:
             yield Check(f"{target.name} selection", OK, f"{count_of(target.not_selected, 'job')} {NOT_SELECTED}")
@@ -710,7 +710,7 @@ def _quarantines(found: Health, limits: Thresholds) -> Iterator[Check]:
             severity = max(severity, over(found.now - once.since_s, limits.unsent_s))
             when = "with the next run" if once.next_s <= found.now else f"from {iso(once.next_s)}"
             first = ago(found.now, once.since_s)
-            parts.append(f"{once.records} rejected, to be tried again {when}, the first refused {first}")
+            parts.append(f"{once.records} rejected, to be tried again {when}, the first was rejected {first}")
         if ahead is not None:
             parts.append(
                 f"{ahead.records} with an end in the future by this host's clock, held until {iso(ahead.next_s)}"

@@ -67,7 +67,7 @@ class Basis(NamedTuple):
             f"CPU time of {self.jobs - self.without_cpu}",
         ]
         if self.without_wall or self.without_cpu:
-            parts.append("values that were not measured count 0")
+            parts.append("values that were not measured count as 0")
         if self.without_benchmark:
             default = f"{SUBSTITUTE_SHOWN} is sent"
             if self.without_benchmark == self.jobs:

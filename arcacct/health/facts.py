@@ -192,8 +192,8 @@ def look(here: Places, settings: Settings | None) -> Health:
         is_without_arex=without,
         no_directory=cannot_look(here.directory),
         misshapen=(
-            *(f"{path} is no directory; remove it" for path in folders if _is_other(path, os.path.isdir)),
-            *(f"{path} is no file; remove it" for path in (here.queue_lock,) if _is_other(path, os.path.isfile)),
+            *(f"{path} is not a directory; remove it" for path in folders if _is_other(path, os.path.isdir)),
+            *(f"{path} is not a file; remove it" for path in (here.queue_lock,) if _is_other(path, os.path.isfile)),
         ),
     )
     try:
@@ -385,10 +385,10 @@ def worst(checks: Iterable[Check]) -> int:
 def certificate_check(path: str, end: int, now: int, limits: Thresholds) -> Check:
     """How long a certificate is still good that ends at ``end`` (UTC seconds)."""
     left = count_of((end - now) // DAY_S, "day")
-    text = f"expired {ago(now, end)}" if end <= now else f"good until {iso(end)}, {left} left"
+    text = f"expired {ago(now, end)}" if end <= now else f"valid until {iso(end)}, {left} left"
     severity = under(end - now, limits.certificate_s)
     exit_code = CredentialError.exit_code if severity == CRITICAL else 0
-    return Check("certificate", severity, f"{path}: {text}", "order the next one" if severity else "", exit_code)
+    return Check("certificate", severity, f"{path}: {text}", "order a new one" if severity else "", exit_code)
 
 
 def disk_check(disk: Disk, limits: Thresholds) -> Check:
@@ -404,8 +404,8 @@ def disk_check(disk: Disk, limits: Thresholds) -> Check:
         lasts = "years" if disk.days >= _YEARS_DAYS else f"{disk.days} days at the rate of the last week"
         text, advice = f"{text}, enough for {lasts}", f"{advice}; `arcacct db prune` removes jobs that no target needs"
     if disk.free_files is not None and (few := under(disk.free_files, limits.free_files)):
-        severity, text = max(severity, few), f"{text}, and room for {count_of(disk.free_files, 'file')} (inodes) only"
-        advice = "remove small files: each event of the spool is one"
+        severity, text = max(severity, few), f"{text}, and room for only {count_of(disk.free_files, 'file')} (inodes)"
+        advice = "remove small files: each event in the spool is a file"
     if disk.looked_at and severity == OK:
         # Another disk may be mounted there later.
         return Check("disk", UNKNOWN, text)

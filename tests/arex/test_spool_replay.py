@@ -621,7 +621,7 @@ def _told(host: Host) -> tuple[int, str]:
 
 def test_status_tells_whether_a_recorder_runs(host: Host) -> None:
     """None, one that runs, one that was killed, one that was ended."""
-    none = (OK, "none runs: events wait in the spool for the next sweep")
+    none = (OK, "no recorder runs: events wait for the next sweep")
     assert _told(host) == none
     with recorder(host) as service:
         assert _told(host) == (OK, f"process {service.process.pid} records what state callouts report, within a second")

@@ -119,7 +119,7 @@ def test_a_sum_that_is_refused_again_and_again(site) -> None:
             ledger.refused(con, BLOCK, sent, 400, "no such field", [], [(2026, 10)], run)
             found = site.status()
             assert [check.severity for check in found.values()] == ([] if run == 1 else [facts.WARNING])
-    assert "2026-10: a record of summaries refused in 2 runs: no such field" in found["sgas:s sums"].text
+    assert "2026-10: a record of summaries rejected in 2 runs: no such field" in found["sgas:s sums"].text
 
 
 @pytest.mark.parametrize(
@@ -175,7 +175,7 @@ def test_a_job_that_nobody_knows_the_usage_of(site) -> None:
     found = site.status()
 
     assert found["vanished"].severity == facts.WARNING
-    assert "1 job ended and of unknown usage" in found["vanished"].text
+    assert "1 job ended with unknown usage" in found["vanished"].text
     assert "--give-up JOBID" in found["vanished"].text
     told = arcacct("--config", site.conf, "job", "--only", "why", job_id).stdout
     assert "its files are gone, and its usage is unknown" in told
@@ -374,7 +374,7 @@ def test_what_the_figures_rest_on_is_said(site) -> None:
 
     site.update("INSERT OR REPLACE INTO FieldSources SELECT min(RecordID), 'cpu_user_s', 'unknown' FROM RecordUsage")
     site.update("UPDATE JobExtraInfo SET InfoValue = 'HEPSPEC:1.0' WHERE InfoKey = 'benchmark'")
-    assert f"CPU time of {jobs - 1}, values that were not measured count 0" in measured()
+    assert f"CPU time of {jobs - 1}, values that were not measured count as 0" in measured()
     assert "no benchmark: no normalised figures, and HEPSPEC 1.0 or the site's default is sent" in measured()
     found = site.metrics()
     assert [found["arcacct_recent_jobs_without", what] for what in ("wall", "cpu", "benchmark")] == [0, 1, jobs]

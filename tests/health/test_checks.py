@@ -349,7 +349,7 @@ def test_a_spool_that_is_no_directory(site, shape) -> None:
     spool.write_text("") if shape == "a file" else spool.symlink_to("/nowhere/spool")
     found = [one for one in health_checks.judge(_examined(site), facts.Thresholds()) if one.subject == "spool"]
     assert max(one.severity for one in found) == facts.CRITICAL
-    assert any(f"{spool} is no directory" in one.text for one in found)
+    assert any(f"{spool} is not a directory" in one.text for one in found)
 
 
 def test_a_lock_that_is_no_file(site) -> None:
@@ -358,7 +358,7 @@ def test_a_lock_that_is_no_file(site) -> None:
     lock.unlink(missing_ok=True)
     lock.mkdir()
     found = [one for one in health_checks.judge(_examined(site), facts.Thresholds()) if one.subject == "spool"]
-    assert any(one.severity == facts.CRITICAL and f"{lock} is no file" in one.text for one in found)
+    assert any(one.severity == facts.CRITICAL and f"{lock} is not a file" in one.text for one in found)
 
 
 def test_a_launcher_that_is_a_pipe(site) -> None:
@@ -377,7 +377,7 @@ def test_events_that_a_recorder_leaves(site) -> None:
     event.write_text("version=2\njobid=J\nstate=SUBMIT\n\nwhole=\n")
     assert "recorder service" not in site.status()
     os.utime(event, (time.time() - 1000,) * 2)
-    assert "the recorder that runs does not take them" in site.status()["spool"].text
+    assert "the running recorder does not record them" in site.status()["spool"].text
 
     lock.hold("schema version 28; this program supports 27")
     found = site.status()["recorder service"]

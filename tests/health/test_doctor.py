@@ -419,9 +419,9 @@ BROKEN_CREDENTIALS: dict[str, tuple[Callable[[Clinic, Sandbox], None], str, str,
     "key for all": (key_for_all, "key", WARNING, "chmod 600", 0),
     "expired": (functools.partial(ends, -2), "certificate", CRITICAL, "expired at", 77),
     "an hour left": (functools.partial(ends, 0.04), "certificate", CRITICAL, "within a day", 77),
-    "ten days left": (functools.partial(ends, 10), "certificate", WARNING, "10 days left; order the next one", 0),
-    "three weeks left": (functools.partial(ends, 21), "certificate", WARNING, "21 days left; order the next one", 0),
-    "limits of the site": (ends_too_soon_for_the_site, "certificate", CRITICAL, "order the next one", 77),
+    "ten days left": (functools.partial(ends, 10), "certificate", WARNING, "10 days left; order a new one", 0),
+    "three weeks left": (functools.partial(ends, 21), "certificate", WARNING, "21 days left; order a new one", 0),
+    "limits of the site": (ends_too_soon_for_the_site, "certificate", CRITICAL, "order a new one", 77),
     "no certificate": (no_certificate, "certificate", CRITICAL, "cannot be read", 77),
     "no CAs": (no_authorities, "CA directory", CRITICAL, "has no CA certificate under a hashed name", 78),
     "stale CRL": (stale_list, "CRLs", WARNING, "run fetch-crl", 0),
@@ -650,8 +650,8 @@ def test_the_file_system_that_is_meant(tmp_path) -> None:
         (10**11, 10**6, 7, WARNING, "arcacct db prune"),
         (10**11, 10**6, 6, CRITICAL, "free disk space: if database"),
         (10**8, 10**6, None, CRITICAL, "free disk space: if database"),
-        (10**11, 5000, 4000, WARNING, "room for 5000 files (inodes) only"),
-        (10**11, 1, 4000, CRITICAL, "room for 1 file (inodes) only"),
+        (10**11, 5000, 4000, WARNING, "room for only 5000 files (inodes)"),
+        (10**11, 1, 4000, CRITICAL, "room for only 1 file (inodes)"),
     ],
 )
 def test_the_room_that_is_left(free_bytes, free_files, days, verdict, words) -> None:
@@ -892,7 +892,7 @@ def test_what_to_do_with_each_file_that_no_sweep_can_use(clinic, name, content, 
         (WARNING, 0, True, True)
     ], found
     (spool,) = [one for one in clinic.verdicts() if one.subject == "spool" and "1 file in spool/unusable" in one.detail]
-    assert spool.advice == "`arcacct doctor` says of each file in spool/unusable what to do with it"
+    assert spool.advice == "`arcacct doctor` says what to do with each file in spool/unusable"
 
 
 def test_a_recorder_that_runs_is_seen_by_its_lock(clinic) -> None:
@@ -902,12 +902,12 @@ def test_a_recorder_that_runs_is_seen_by_its_lock(clinic) -> None:
         (one,) = [one for one in clinic.verdicts() if one.subject == "recorder service"]
         return one
 
-    assert (service().severity, service().detail) == (OK, "none runs: events wait in the spool for the next sweep")
+    assert (service().severity, service().detail) == (OK, "no recorder runs: events wait for the next sweep")
     lock = RecorderLock(clinic.here)
     lock.hold()
     assert (service().severity, f"process {os.getpid()} records" in service().detail) == (OK, True)
     lock.release()
-    assert service().detail.startswith("none runs")
+    assert service().detail.startswith("no recorder runs")
 
 
 def test_a_service_that_is_enabled_and_does_not_run(clinic, monkeypatch, tmp_path) -> None:
@@ -1213,7 +1213,7 @@ def test_who_reported_the_last_ends(clinic) -> None:
     with closing(access.open_accounting(clinic.here)) as con, access.writing(con, clinic.here):
         note(con, "ARCACCT_CREATED", int(time.time()) - 3600)
     (one,) = [one for one in clinic.verdicts() if one.subject == "callouts" and "ended" in one.detail]
-    assert (one.severity, "the end of 3, the sweep found 0" in one.detail) == (OK, True)
+    assert (one.severity, "3, and the sweep found 0" in one.detail) == (OK, True)
 
     with closing(access.open_accounting(clinic.here)) as con, access.writing(con, clinic.here):
         save_sweep(con, {(int(time.time()) - 60) // 3600: 3})

@@ -242,9 +242,9 @@ def test_what_the_figures_rest_on_is_said(capsys, site) -> None:
     assert told["benchmark", "none (HEPSPEC 1.0 or the site's default is sent)", "jobs"] == "1"
     text = said(capsys, "--config", host.conf, "report", *MAY).stdout
     rests_on = (
-        "wall time of 3 measured, CPU time of 2, values that were not measured count 0, 1 without a benchmark: HEPSPEC"
+        "wall time of 3 measured, CPU time of 2, values that were not measured count as 0, 1 without a benchmark:"
     )
-    rests_on += " 1.0 or the site's default is"
+    rests_on += " HEPSPEC 1.0 or the site's default is"
     assert f"These figures rest on 4 jobs: {rests_on} sent; 1 job held as implausible, not counted." in text
     assert "Jobs of this month have 3 benchmarks" in text
     assert "HEPSPEC:120 is outside the range of a core" in text

@@ -387,7 +387,7 @@ def test_verify_and_status_say_how_many_jobs_are_too_many(site, capsys) -> None:
     assert "usage yes, 1 job too many" in line
     told = said(capsys, *config, "status", "--format", "json").stdout
     (check,) = [one for one in json.loads(told) if one["subject"] == "apel:a surplus"]
-    assert check["text"] == f"{month}: usage is right, 1 job too many: it never deletes a record"
+    assert check["text"] == f"{month}: usage is right, 1 job too many: the receiver never deletes a record"
     assert check["severity"] == 0
 
 
