@@ -20,10 +20,10 @@ from attackers import THEM, theirs
 from control_directory import set_up
 from full_disk import on_small_disk
 from other_users import public_dir
-from recording_host import LAUNCHER, host, until
+from recording_host import LAUNCHER, Host, host, until
 
 from arcacct.config.paths import Places, places
-from arcacct.database import upkeep
+from arcacct.database import schema, upkeep
 from arcacct.database.access import initialise, open_accounting
 from arcacct.database.connection import ACCOUNTING_SCHEMA, open_database
 from arcacct.database.schema import ACCOUNTING, in_memory, incarnation, upgrades
@@ -441,6 +441,33 @@ def test_events_during_a_restore_are_not_lost(host, tmp_path) -> None:
     assert restored > 0
     assert [row[0] for row in job_files.rows(str(host.database))["AAR"]] == names
     assert host.spool == []
+
+
+def test_events_during_an_upgrade_are_not_lost(tmp_path, monkeypatch) -> None:
+    """The launcher puts each into the spool, and others are told to come again; the next sweep records them."""
+    ce = Host(tmp_path, created=False)
+    os.makedirs(ce.places.directory)
+    old_database(ce.database)
+    names = ["JOB0", "JOB1"]
+    make_backup = schema.backup
+
+    def jobs_end(con: sqlite3.Connection, path: str) -> None:
+        for name in names:
+            job_files.lay(ce.control, job_files.Files(), name)
+            ce.call("FINISHED", name)
+        # Without it the next line would wait for ever.
+        assert os.path.exists(ce.places.maintenance)
+        with pytest.raises(StoreBusy, match=r"maintenance is running .*upgrade"):
+            open_accounting(ce.places)
+        make_backup(con, path)
+
+    monkeypatch.setattr(schema, "backup", jobs_end)
+
+    report = ce.sweep()
+
+    assert report.complaints == ()
+    assert [row[0] for row in job_files.rows(str(ce.database))["AAR"]] == names
+    assert ce.spool == []
 
 
 @pytest.mark.parametrize("renames", range(4))
