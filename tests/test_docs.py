@@ -13,7 +13,6 @@ from collections.abc import Iterator
 import arex_corpus as corpus
 import click
 import manual
-import measured
 import pytest
 
 from arcacct.arex.sweep import sweep
@@ -139,12 +138,6 @@ def test_every_setting_of_the_manual_exists(name: str) -> None:
     others = {"auth", "user", "User", "ExecStart", "ExecStartPost", "immutable", "mode", "key", "from", "to"}
     others |= {"AWS_REQUEST_CHECKSUM_CALCULATION", "CgroupJobIdPaths", "infer_schema_length", "KEY", *KEYS}
     assert name.partition("=")[0] in known | callout | variables | others
-
-
-@pytest.mark.parametrize("name", measured.kept())
-def test_figures_of_the_manual_are_those_that_were_measured(name: str) -> None:
-    """The table of each benchmark that is kept; ``python tests/bench NAME --keep`` writes it anew."""
-    assert manual.between(measured.PAGE.read_text(encoding="utf-8"), *measured.marks(name)) == measured.table(name)
 
 
 def test_every_command_is_mentioned_outside_the_reference() -> None:

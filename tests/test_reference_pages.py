@@ -49,7 +49,7 @@ PARTS = (
     Part("howto/upgrade", "former", reference_tables.former),
     Part("howto/features", "keys", reference_tables.keys),
     Part("project/architecture", "imports", reference_tables.imports),
-    Part("explanation/decide", "costs", measured.costs),
+    *measured.parts(),
 )
 
 
@@ -57,6 +57,14 @@ PARTS = (
 def test_what_is_made_from_the_program_is_of_this_program(part: Part) -> None:
     """Word for word; ``ARCACCT_WRITE_DOCS=1 python -m pytest tests/test_reference_pages.py`` writes all of it anew."""
     assert part.in_page() == part.text()
+
+
+def test_figures_of_performance_and_limits_are_measured() -> None:
+    """Neither page has a figure of its own, which nobody would measure again."""
+    for page in ("explanation/performance", "project/limits"):
+        text = re.sub(r"<!-- (\w+): begin -->.*?<!-- \1: end -->", "", manual.read(page), flags=re.DOTALL)
+
+        assert re.findall(r"\d[\d.,]* (?:[mu]?s|seconds|[kMG]i?B|bytes|%|times)\b", text) == []
 
 
 OPTION = re.compile(r"`(-[\w-]+)")

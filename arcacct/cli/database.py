@@ -178,8 +178,7 @@ def optimize(ctx: click.Context, shrink: bool) -> None:
     If the last `arcacct db check` found damage, it first builds the damaged indexes of both databases anew from the
     rows, and rewrites the file, as --shrink does.
 
-    --shrink also frees the space of pruned jobs. That takes about a second for 50 MB, and needs twice the size of the
-    database as free disk space.
+    --shrink also frees the space of pruned jobs. That needs twice the size of the database as free disk space.
     """
     from arcacct.database import upkeep  # noqa: PLC0415  psutil is slow to import
 

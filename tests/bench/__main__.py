@@ -2,7 +2,7 @@
 All benchmarks, or one by name: ``python tests/bench [NAME...] [--size smoke|small|large] [--json FILE]``.
 
 Each prints our figure and the peer's, measured in turns in one run. Nothing here asserts anything. ``--keep`` keeps
-what was measured beside the benchmarks, and in the manual.
+what was measured beside the benchmarks; `tests/test_reference_pages.py` writes it into the manual.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def main() -> None:
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"one of {', '.join(names())}; none: all")
     parser.add_argument("--size", choices=["smoke", "small", "large"], default="small", help="how many jobs")
     parser.add_argument("--json", metavar="FILE", help="also write the figures as JSON")
-    parser.add_argument("--keep", action="store_true", help="keep the figures, and show them in the manual")
+    parser.add_argument("--keep", action="store_true", help="keep the figures for the manual")
     args = parser.parse_args()
     figures: list[Figure] = []
     for name in args.names or names():

@@ -1,21 +1,80 @@
-"""Figures of benchmarks that the manual shows: kept in a file as they were measured, and made into its tables."""
+"""Figures of benchmarks that the manual shows: kept in a file as they were measured, and compared with our aims."""
 
 from __future__ import annotations
 
 import json
 import time
 from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import NamedTuple
 
 import generated
 import manual
 
 KEPT = manual.ROOT / "tests" / "bench" / "measured.json"
-PAGE = manual.page("explanation/performance")
-"""Of the manual: has the tables."""
+
+Row = Mapping[str, object]
+"""A figure as the benchmarks write it: what, ours, unit, peer, note, ratio, spread."""
+
+
+class Aim(NamedTuple):
+    """What a figure should be."""
+
+    what: str
+    """For readers."""
+    figure: str
+    """The benchmark, a blank, and the figure's own name."""
+    aim: float
+    """At most; with ``SAVES`` at least."""
+    unit: str
+    """Of the figure; ``COSTS``: ours compared with the peer, ``SAVES``: the peer compared with ours."""
+
+
+COSTS, SAVES = "times", "times as much"
+_JURA = "CPU of jura-ng compared with ours: "
+_JOBS = "publish publish 10,000 jobs,"
+_HEAVY = "publish publish 2,000 jobs of 16 nodes and 20 transfers,"
+_NEW = "publish publish 10,000 new jobs,"
+_WAY = "publish whole way of a job,"
+_CALL = "callouts callout,"
+_EVENT = "callouts recorder, an event,"
+AIMS = (
+    Aim("wait for a callout of SUBMIT, compared with `/bin/true`", f"{_CALL} SUBMIT: median wait", 2, COSTS),
+    Aim("wait for a callout of FINISHED, compared with `/bin/true`", f"{_CALL} FINISHED: median wait", 4, COSTS),
+    Aim(
+        "wait for each of 100 callouts of SUBMIT at once, compared with `/bin/true`",
+        f"{_CALL} SUBMIT: average wait of 100",
+        2,
+        COSTS,
+    ),
+    Aim(
+        "wait for each of 100 callouts of FINISHED at once, compared with `/bin/true`",
+        f"{_CALL} FINISHED: average wait of 100",
+        2,
+        COSTS,
+    ),
+    Aim("CPU for an event that is recorded alone", f"{_EVENT} one after the other: CPU", 0.8, "ms"),
+    Aim("CPU for an event that is recorded with many others", f"{_EVENT} many at once: CPU", 0.2, "ms"),
+    Aim(f"{_JURA}10,000 jobs to SGAS, defaults of both", f"{_JOBS} SGAS, defaults: CPU", 7, SAVES),
+    Aim(f"{_JURA}10,000 jobs to SGAS, 500 records in a message", f"{_JOBS} SGAS, 500 a message: CPU", 1.6, SAVES),
+    Aim(f"{_JURA}10,000 CARs", f"{_JOBS} CAR, 500 a message by default: CPU", 1.8, SAVES),
+    Aim(f"{_JURA}2,000 jobs of 16 nodes and 20 transfers to SGAS", f"{_HEAVY} SGAS, defaults: CPU", 3.2, SAVES),
+    Aim(f"{_JURA}2,000 CARs of such jobs", f"{_HEAVY} CAR, 500 a message by default: CPU", 1.1, SAVES),
+    Aim(f"{_JURA}sums after 10,000 new jobs", f"{_NEW} summaries, the same months: CPU", 1, SAVES),
+    Aim("memory for publishing 10,000 jobs to SGAS", f"{_JOBS} SGAS, defaults: peak memory", 80, "MiB"),
+    Aim("memory for publishing 10,000 CARs", f"{_JOBS} CAR, 500 a message by default: peak memory", 80, "MiB"),
+    # 10 GB a year for 20,000 jobs a day.
+    Aim(
+        "space for a job in both databases, with two targets of records",
+        f"{_WAY} SGAS and APEL records: bytes in both databases",
+        1_370,
+        "bytes",
+    ),
+)
 
 PEER = "publish"
 """The benchmark whose peer is jura-ng."""
-COSTS = (
+SITE_COSTS = (
     ("wait of A-REX for a callout", "callouts", "callout, other states: median wait"),
     ("the same at the end of a job", "callouts", "callout, FINISHED: median wait"),
     ("CPU of a callout at the end of a job", "callouts", "callout, FINISHED: CPU"),
@@ -29,14 +88,6 @@ COSTS = (
 )
 """What a site decides by, in its words: by benchmark and figure."""
 
-Row = Mapping[str, object]
-"""A figure as the benchmarks write it: what, ours, unit, peer, note, ratio, spread."""
-
-
-def marks(name: str) -> tuple[str, str]:
-    """What stands before and after the table of a benchmark in the manual."""
-    return f"<!-- measured by tests/bench {name} -->\n", f"<!-- end of {name} -->\n"
-
 
 def kept() -> dict[str, dict[str, list[Row]]]:
     """By benchmark and size what was measured last, with the day under ``day``."""
@@ -44,13 +95,47 @@ def kept() -> dict[str, dict[str, list[Row]]]:
 
 
 def keep(name: str, size: str, figures: Sequence[Row]) -> None:
-    """Keep what was measured, and bring the manual up to date if it has a table of this benchmark."""
+    """Keep what was measured."""
     all_of_them = kept()
     day = [{"what": time.strftime("%Y-%m-%d", time.gmtime())}]
     all_of_them.setdefault(name, {}).update({size: [*figures], f"{size} measured on": day})
     KEPT.write_text(json.dumps(all_of_them, indent=1) + "\n", encoding="utf-8")
-    if marks(name)[0] in PAGE.read_text(encoding="utf-8"):
-        manual.write_between(PAGE, *marks(name), table(name))
+
+
+def parts() -> tuple[generated.Part, ...]:
+    """The parts of the manual with figures: a table for each benchmark, costs, aims, and those that are missed."""
+    return (
+        *(generated.Part("explanation/performance", name, partial(table, name)) for name in kept()),
+        generated.Part("explanation/design", "aims", partial(aims, AIMS)),
+        generated.Part("explanation/decide", "costs", costs),
+        generated.Part("project/limits", "missed", lambda: aims([aim for aim in AIMS if is_missed(aim)])),
+    )
+
+
+def aims(wanted: Sequence[Aim]) -> str:
+    """A table of aims with what was reached."""
+    rows = []
+    for aim in wanted:
+        limit = "at least" if aim.unit == SAVES else "at most"
+        unit = "times" if aim.unit == SAVES else aim.unit
+        rows.append((aim.what, f"{limit} {_value(aim.aim, unit)}", _value(_reached(aim), unit)))
+    return generated.table(("what", "aim", "reached"), rows)
+
+
+def is_missed(aim: Aim) -> bool:
+    """Whether the last figure is not what we aim at. Raises KeyError if no benchmark that is kept has the figure."""
+    reached = _reached(aim)
+    return reached < aim.aim if aim.unit == SAVES else reached > aim.aim
+
+
+def _reached(aim: Aim) -> float:
+    found = {f"{name} {row['what']}": row for name, sizes in kept().items() for rows in sizes.values() for row in rows}
+    row = found[aim.figure]
+    if aim.unit in (COSTS, SAVES):
+        ratio = _number(row["ratio"])
+        return ratio if aim.unit == SAVES else 1 / ratio
+    assert row["unit"] == aim.unit
+    return _number(row["ours"])
 
 
 def table(name: str) -> str:
@@ -68,7 +153,8 @@ def table(name: str) -> str:
             continue
         for one in figures:
             subject, _, measure = str(one["what"]).rpartition(": ")
-            subjects.setdefault(subject, {})[measure] = _cell(one)
+            ratio = "" if one["ratio"] is None else f" ({one['ratio']:.1f})"
+            subjects.setdefault(subject, {})[measure] = _value(_number(one["ours"]), str(one["unit"])) + ratio
     lines: list[str] = []
     columns: list[str] = []
     for subject, cells in subjects.items():
@@ -76,27 +162,26 @@ def table(name: str) -> str:
             columns = [*cells]
             lines += ["", f"| what | {' | '.join(columns)} |", "|---" * (len(columns) + 1) + "|"]
         lines.append(f"| {subject} | {' | '.join(cells.get(column, '') for column in columns)} |")
-    return "\n".join([*lines, "", f"Measured on {' and '.join(sorted(days))}.", ""])
-
-
-def _cell(figure: Row) -> str:
-    """Three digits of our value, with its unit; in brackets the ratio, if there is a peer."""
-    ratio = "" if figure["ratio"] is None else f" ({figure['ratio']:.1f})"
-    return f"{_number(figure['ours'])} {figure['unit']}".strip() + ratio
+    return "\n".join([*lines, "", f"Measured on {' and '.join(sorted(days))}."])
 
 
 def costs() -> str:
     """What arcacct and jura-ng cost a site, in Markdown."""
     rows = []
-    for cost, name, what in COSTS:
+    for cost, name, what in SITE_COSTS:
         one = {row["what"]: row for figures in kept()[name].values() for row in figures}[what]
         values = [one["ours"], one["peer"] if name == PEER else None]
-        ours, peer = ("" if value is None else f"{_number(value)} {one['unit']}" for value in values)
+        ours, peer = ("" if value is None else _value(_number(value), str(one["unit"])) for value in values)
         rows.append((cost, ours, peer, generated.code(name)))
     return generated.table(("cost", "arcacct", "jura-ng", "benchmark"), rows)
 
 
-def _number(value: object) -> str:
-    """Three digits of a figure."""
+def _number(value: object) -> float:
     assert isinstance(value, int | float)
-    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+    return value
+
+
+def _value(value: float, unit: str) -> str:
+    """Three digits with the unit; two of a ratio."""
+    digits = f"{value:,.0f}" if value >= 100 else f"{value:.2g}" if unit == COSTS else f"{value:.3g}"
+    return f"{digits} {unit}".strip()
