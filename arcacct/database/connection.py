@@ -32,12 +32,10 @@ OF_VALUES = (DataError, IntegrityError, InterfaceError, ProgrammingError)
 # Every connection is in WAL mode without automatic checkpoints (INVARIANTS 7): see `transaction`.
 
 
-ACCOUNTING_SCHEMA = 34
+ACCOUNTING_SCHEMA = 35
 """The number of the last script in schema/upgrade/accounting; a test keeps it true."""
 PUBLISHING_SCHEMA = 15
 """The number of the last script in schema/upgrade/publishing."""
-_JOINED = "73bf0d32"
-"""The last commit with the scripts between the schemas of the releases 0.2 and 0.3; then they became one script."""
 _READING = ("query_only = 1",)
 opened: dict[str, None] = {}
 """The databases that this process has opened, in order."""
@@ -134,8 +132,11 @@ def other_version(con: Connection, path: str, found: int, known: int, oldest: in
     elif not oldest:
         todo = f"this program needs {known}: run `arcacct db upgrade`"
     else:
-        of, by = ("arcacct 0.1", "arcacct 0.2") if found < oldest else ("no release", f"arcacct of commit {_JOINED}")
-        todo = f"it is of {of}: first upgrade it with {by} (`arcacct db upgrade`), then with this program"
+        todo = (
+            "it is of arcacct 0.1: first upgrade it with arcacct 0.2 (`arcacct db upgrade`), then with this program"
+            if found < oldest
+            else "it is of no release, and cannot be upgraded: restore a backup of arcacct 0.2 (`arcacct db restore`)"
+        )
     return SchemaError(f"{path}: schema version {found}; {todo}")
 
 

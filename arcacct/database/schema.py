@@ -24,6 +24,7 @@ from arcacct.database.connection import (
 from arcacct.database.durable import locked, maintenance, refuse_foreign
 from arcacct.errors import ConfigError, SchemaError, StoreError, use_as
 from arcacct.files.directories import private_directory, resource
+from arcacct.resources import SQL_FUNCTIONS
 
 
 class DatabaseKind(NamedTuple):
@@ -270,6 +271,8 @@ def _take_forward(con: Connection, path: str, kind: DatabaseKind, found: int) ->
     """Run the scripts behind a schema, each with its number; the last also takes over the texts of a new database."""
     later = [(number, script) for number, script in upgrades(kind).items() if number > found]
     dropped, created = _views_of_others(con, kind, found)
+    for name, (arguments, function) in SQL_FUNCTIONS.items():
+        con.create_function(name, arguments, function)
     for number, script in later:
         name = f"{path} ({os.path.basename(script)})"
         texts = [*dropped, _read(script), *created]

@@ -7,28 +7,24 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator
 from functools import lru_cache, partial
-from itertools import starmap
-from math import ceil
 from typing import Any, NamedTuple
 
 from arcacct.database.connection import Connection
 from arcacct.database.incarnation import highest_seq
 from arcacct.export.dataset import Partition, columns
-from arcacct.records import slurm_formats
 from arcacct.records.pseudonyms import KEPT_ATTRIBUTES, Names, fqan_without_names
 from arcacct.records.reader import decoded, one_state
 from arcacct.records.states import TRANSFER_KINDS
 from arcacct.records.texts import plain_text, unescaped
 from arcacct.secrecy import without_credentials
-from arcacct.sources.gridengine.record import GPU_FIELDS, RUNS_WITH_GPUS, gpu_count
 from arcacct.times import LAST_SECOND
 
 # The months that there are jobs of, and which of them changed since an export: months of the end, UTC, as 202611.
 
 
-JOBS, FORGOTTEN, CLOSED, TELEMETRY, RUNS = "jobs", "forgotten", "closed", "telemetry", "runs"
+JOBS, FORGOTTEN, CLOSED, ACCELERATORS = "jobs", "forgotten", "closed", "accelerators"
 """The key of a month, in addition to the log: `Now.seen`, and whether it is one of `Withdrawn.closed`."""
 _MONTH = "CAST(strftime('%Y%m', EndTime, 'unixepoch') AS INTEGER)"
 _OF_MONTHS = f"EndTime BETWEEN 1 AND {LAST_SECOND}"
@@ -68,28 +64,11 @@ def look(con: Connection) -> Now:
         ):
             seen[month][FORGOTTEN] = jobs
         for month, total in con.execute(
-            f"SELECT {_MONTH}, count(*) + CAST(total(GPUCount) + total(GPUAllocatedS) + total(GPUOccupiedS)"
-            " + total(GPUBusyS) + total(GPUPeakMemory) + total(GPUEnergyJ) + total(EnergyJ) AS INTEGER)"
-            " FROM JobTelemetry CROSS JOIN AAR USING (RecordID)"
-            f" WHERE coalesce({', '.join(ACCELERATORS)}) IS NOT NULL AND {_OF_MONTHS} GROUP BY 1"
+            f"SELECT {_MONTH}, count(*) + CAST(total(GPUCount) + total(GPUAllocatedS) + total(GPUBusyS)"
+            " + total(GPUEnergyJ) + total(EnergyJ) + total(GPUOccupiedS) + total(GPUPeakMemory) AS INTEGER)"
+            f" FROM {_ACCELERATORS} CROSS JOIN AAR ON AAR.RecordID = Known.RecordID WHERE {_OF_MONTHS} GROUP BY 1"
         ):
-            seen[month][TELEMETRY] = total
-        for month, runs in con.execute(
-            f"SELECT {_MONTH}, count(*) FROM (SELECT RecordID FROM SlurmRuns WHERE {OF_ACCELERATORS})"
-            f" CROSS JOIN AAR USING (RecordID) WHERE {_OF_MONTHS} GROUP BY 1"
-        ):
-            seen[month][RUNS] = runs
-        for month, jobs in con.execute(
-            f"SELECT {_MONTH}, count(*) FROM (SELECT RecordID FROM HTCondorJobs WHERE GPUs > 0"
-            " UNION ALL SELECT RecordID FROM BatchRuns WHERE GPUs > 0)"
-            f" CROSS JOIN AAR USING (RecordID) WHERE {_OF_MONTHS} GROUP BY 1"
-        ):
-            seen[month][RUNS] = seen[month].get(RUNS, 0) + jobs
-        for month, runs in con.execute(
-            f"SELECT {_MONTH}, count(*) FROM (SELECT RecordID FROM {RUNS_WITH_GPUS})"
-            f" CROSS JOIN AAR USING (RecordID) WHERE {_OF_MONTHS} GROUP BY 1"
-        ):
-            seen[month][RUNS] = seen[month].get(RUNS, 0) + runs
+            seen[month][ACCELERATORS] = total
         (events_row,) = con.execute("SELECT ifnull(max(rowid), 0) FROM JobEvents").fetchone()
         return Now(highest_seq(con), events_row, seen, withdrawn(con))
 
@@ -102,12 +81,7 @@ def withdrawn(con: Connection) -> Withdrawn:
     return Withdrawn(pruned_before, forgotten, closed)
 
 
-ACCELERATORS = (
-    *("GPUCount", "GPUAllocatedS", "GPUModel", "GPUOccupiedS", "GPUBusyS", "GPUPeakMemory", "GPUEnergyJ", "EnergyJ"),
-)
-"""Columns of JobTelemetry; at least one must be known for a row in the table accelerators."""
-OF_ACCELERATORS = "(instr(AllocTRES, 'gres/gpu') OR instr(AllocTRES, 'energy='))"
-"""The runs of SlurmRuns that tell something for it."""
+_ACCELERATORS = "KnownAccelerators AS Known LEFT JOIN JobTelemetry ON JobTelemetry.RecordID = Known.RecordID"
 
 
 def _counts(con: Connection) -> Iterator[tuple[int, int]]:
@@ -222,9 +196,8 @@ def _jobs(con: Connection, chosen: tuple[int, ...]) -> list[Job]:
         row[0]: (*row[: _FQAN + 1], *_group_and_role(row[_FQAN]), *row[_FQAN + 1 :]) for row in con.execute(query)
     }
     children = {table: _by_record(con, query.format(numbers)) for table, query in _CHILDREN.items()}
-    _add_runs(
-        children["accelerators"], [*_of_slurm(con, numbers), *_of_gridengine(con, numbers), *_of_others(con, numbers)]
-    )
+    for rows in children["accelerators"].values():
+        rows[:] = [(*row[:3], row[3] and round(row[3]), *row[4:]) for row in rows]
     for rows in children["transfers"].values():
         rows[:] = [
             (row[0], without_credentials(unescaped(row[1])), TRANSFER_KINDS.get(row[2], "input"), *row[3:])
@@ -276,75 +249,14 @@ _CHILDREN = {
         "SELECT RecordID, 'info', InfoKey, InfoValue, 3, rowid FROM JobExtraInfo WHERE RecordID IN ({0}))"
         " ORDER BY RecordID, Place, Row"
     ),
+    # A batch system that measures no energy reports 0.
     "accelerators": (
-        "SELECT RecordID, Clusters.Name, GPUCount, GPUAllocatedS, GPUModel, GPUOccupiedS, GPUBusyS, GPUPeakMemory,"
-        " GPUEnergyJ, EnergyJ FROM JobTelemetry LEFT JOIN Clusters ON Clusters.ID = ClusterID"
-        f" WHERE RecordID IN ({{0}}) AND coalesce({', '.join(ACCELERATORS)}) IS NOT NULL ORDER BY RecordID"
+        "SELECT Known.RecordID, coalesce(max(CASE WHEN Source = 'sonar' THEN Place END), max(Place)), max(GPUCount),"
+        " max(GPUAllocatedS), GPUModel, GPUOccupiedS, max(GPUBusyS), GPUPeakMemory, max(GPUEnergyJ),"
+        " max(CASE WHEN Source = 'sonar' THEN EnergyJ ELSE nullif(EnergyJ, 0) END)"
+        f" FROM {_ACCELERATORS} WHERE Known.RecordID IN ({{0}}) GROUP BY Known.RecordID ORDER BY Known.RecordID"
     ),
 }
-
-
-class _Run(NamedTuple):
-    """A batch system's data on a run of a job."""
-
-    record_id: int
-    cluster: str
-    elapsed_s: int
-    gpus: float
-    """HTCondor gives parts of one."""
-    energy_j: int = 0
-
-
-def _of_slurm(con: Connection, numbers: str) -> Iterator[_Run]:
-    """The runs of some records from sacct, in order."""
-    query = (
-        f"SELECT RecordID, Cluster, Elapsed, AllocTRES FROM SlurmRuns WHERE RecordID IN ({numbers}) AND "
-        f"{OF_ACCELERATORS} ORDER BY RecordID, RunNo"
-    )
-    for record_id, cluster, elapsed_s, text in con.execute(query):
-        resources = slurm_formats.parse(plain_text(text))
-        yield _Run(record_id, cluster, elapsed_s, slurm_formats.gpu_count(resources), resources.get("energy", 0))
-
-
-def _of_gridengine(con: Connection, numbers: str) -> Iterator[_Run]:
-    """The runs of some records from Grid Engine, in order."""
-    query = (
-        f"SELECT RecordID, Cell, Elapsed, {', '.join(GPU_FIELDS)} FROM {RUNS_WITH_GPUS} WHERE RecordID IN ({numbers})"
-        " ORDER BY RecordID, RecordNo"
-    )
-    for record_id, cell, elapsed_s, *said in con.execute(query):
-        gpus = gpu_count(*map(plain_text, said))
-        if gpus:
-            yield _Run(record_id, cell, elapsed_s, gpus)
-
-
-def _of_others(con: Connection, numbers: str) -> Iterator[_Run]:
-    """The jobs among some records that HTCondor or another batch system gave GPUs: HTCondor's with all their runs."""
-    which = f"WHERE RecordID IN ({numbers}) AND GPUs > 0"
-    yield from starmap(
-        _Run,
-        con.execute(
-            f"SELECT RecordID, Schedd, Wall, GPUs FROM (SELECT * FROM HTCondorJobs {which} ORDER BY RecordID, JobNo)"
-            " UNION ALL SELECT RecordID, Place, coalesce(Wall, EndTime - StartTime), GPUs FROM"
-            f" (SELECT * FROM BatchRuns {which} ORDER BY RecordID, StartTime)"
-        ),
-    )
-
-
-def _add_runs(told: dict[int, list[Values]], runs: Sequence[_Run]) -> None:
-    """What the runs of jobs tell, where telemetry has no word of the batch system (as `stats` has it)."""
-    by_record: dict[int, list[_Run]] = defaultdict(list)
-    for run in runs:
-        by_record[run.record_id].append(run)
-    for record_id, of_record in by_record.items():
-        (known,) = told.get(record_id) or [(record_id, of_record[-1].cluster, *(None,) * 8)]
-        if known[2] is not None or known[9] is not None:
-            continue
-        # Of a part of a GPU the job saw one.
-        gpus = ceil(of_record[-1].gpus) or None
-        gpu_s = round(sum(run.gpus * run.elapsed_s for run in of_record)) or None
-        energy_j = sum(run.energy_j for run in of_record) or None
-        told[record_id] = [(*known[:2], gpus, gpu_s, *known[4:9], energy_j)]
 
 
 def _by_record(con: Connection, query: str) -> dict[int, list[Values]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -24,12 +24,9 @@ from arcacct.database.schema import ACCOUNTING
 from arcacct.errors import InputError, SchemaError, StoreError
 from arcacct.records.reader import one_state
 from arcacct.records.row_mapping import schema_version
-from arcacct.records.slurm_formats import gpu_count
-from arcacct.records.slurm_formats import parse as parsed_tres
 from arcacct.records.states import SQL_ABORTED, SQL_BY_ITSELF, SQL_FAILED
 from arcacct.records.texts import escaped, plain_text, unescaped
 from arcacct.records.usage import OF_DAYS, OF_HOSTS, OF_MONTHS, BreakdownKind
-from arcacct.sources.gridengine import record
 from arcacct.times import DAY_S, HOUR_S, month_bounds, month_of
 
 # Opening a database to ask it something: ours, or A-REX's own, which is only looked at (INVARIANTS 1).
@@ -402,79 +399,28 @@ def measured_parts(
     """
     What is known of GPUs and energy of the selected jobs, by ``keys``; of our own database.
 
-    From telemetry, and from runs of sacct, Grid Engine and HTCondor if telemetry has no data of the batch
-    system. No kept sum has these: it reads the telemetry of the range of time, or all of it.
+    No kept sum has these: it reads the values of the jobs in the range of time, or those of all jobs.
     """
     is_bounded = any(bound is not None for bound in selection[:4])
     where, values = _where(con, selection, by_time=is_bounded)
     chosen = where if everything else f"{where} AND {_COUNTED_OF_THOSE}"
     columns = "".join(f"{_RAW_OURS[key]}, " for key in keys)
-    if con.execute("SELECT 1 FROM JobTelemetry LIMIT 1").fetchone() is not None:
-        told = "(SELECT RecordID AS Of, GPUAllocatedS, GPUBusyS, GPUEnergyJ, EnergyJ FROM JobTelemetry)"
-        amounts = ", ".join(
-            f"total({fine}), count({fine})"
-            for name in ("GPUAllocatedS", "GPUBusyS", "GPUEnergyJ", "EnergyJ")
-            for fine in [f"CASE WHEN {name} BETWEEN 0 AND {_LARGEST} THEN {name} END"]
-        )
-        grouped = ", ".join(_GROUP_BY.get(key, str(number)) for number, key in enumerate(keys, 1))
-        rows = con.execute(
-            f"SELECT {columns}{amounts} FROM {_joined(told, is_bounded=is_bounded)} WHERE {chosen} GROUP BY {grouped}",
-            values,
-        )
-        for row in rows:
-            pairs = zip(row[len(keys) :: 2], row[len(keys) + 1 :: 2], strict=True)
-            yield MeasuredPart(_key(row, len(keys)), *(total if count else None for total, count in pairs))
-
-    def runs(any_of: str, fields: Sequence[str], told: str) -> Iterable[tuple[Any, ...]]:
-        """Keys and fields of a batch system's runs, if there are ``any_of`` those that it may have."""
-        if con.execute(f"SELECT 1 FROM {any_of} LIMIT 1").fetchone() is None:
-            return ()
-        source = _joined(f"(SELECT RecordID AS Of, {', '.join(fields)} FROM {told})", is_bounded=is_bounded)
-        return con.execute(
-            f"SELECT {columns}{', '.join(fields)} FROM {source} WHERE {chosen} AND NOT EXISTS (SELECT 1"
-            " FROM JobTelemetry AS Known WHERE Known.RecordID = AAR.RecordID"
-            " AND coalesce(Known.GPUCount, Known.EnergyJ) IS NOT NULL)",
-            values,
-        )
-
-    of_slurm = "SlurmRuns WHERE instr(AllocTRES, 'gres/gpu') OR instr(AllocTRES, 'energy=')"
-    for row in runs("SlurmRuns", ("Elapsed", "AllocTRES"), of_slurm):
-        tres = parsed_tres(plain_text(row[-1]))
-        energy_j = tres.get("energy")
-        joules = None if energy_j is None else float(energy_j)
-        yield MeasuredPart(_key(row, len(keys)), _gpu_s(gpu_count(tres), row[-2]), None, None, joules)
-    for row in runs("GridEngineRecords", ("Elapsed", *record.GPU_FIELDS), record.RUNS_WITH_GPUS):
-        elapsed, *said = row[len(keys) :]
-        gpu_s = _gpu_s(record.gpu_count(*map(plain_text, said)), elapsed)
-        if gpu_s is not None:
-            yield MeasuredPart(_key(row, len(keys)), gpu_s, None, None, None)
-    for of_gpus in _GIVEN_GPUS:
-        for row in runs(of_gpus, ("Wall", "GPUs"), of_gpus):
-            # HTCondor gives parts of one.
-            gpu_s = _gpu_s(row[-1] if isinstance(row[-1], float) else whole(row[-1]), row[-2])
-            found = MeasuredPart(_key(row, len(keys)), gpu_s, None, None, None)
-            yield from () if gpu_s is None else (found,)
-
-
-_GIVEN_GPUS = (
-    "HTCondorJobs WHERE GPUs > 0",
-    "(SELECT RecordID, coalesce(Wall, EndTime - StartTime) AS Wall, GPUs FROM BatchRuns WHERE GPUs > 0)",
-)
-"""Runs of batch systems that say how many GPUs they were given, as tables in SQL."""
-
-
-def _gpu_s(gpus: float, elapsed_s: object) -> float | None:
-    """GPUs times how long a run took; ``None`` for none, and for what is no measurement."""
-    gpu_s = gpus * whole(elapsed_s)
-    return float(gpu_s) if 0 < gpu_s <= _LARGEST else None
-
-
-def _joined(source: str, *, is_bounded: bool) -> str:
-    """Records with the data about them: from the index of ends if a range of time is requested."""
-    condition = "ON AAR.RecordID = Source.Of"
-    if is_bounded:
-        return f"{_OURS} CROSS JOIN {source} AS Source {condition}"
-    return f"{source} AS Source CROSS JOIN {_OURS} {condition}"
+    amounts = ", ".join(
+        f"total({fine}), count({fine})"
+        for name in ("GPUAllocatedS", "GPUBusyS", "GPUEnergyJ", "EnergyJ")
+        for fine in [f"CASE WHEN {name} BETWEEN 0 AND {_LARGEST} THEN {name} END"]
+    )
+    grouped = ", ".join(_GROUP_BY.get(key, str(number)) for number, key in enumerate(keys, 1))
+    # From the index of ends if a range of time is requested.
+    tables = (_OURS, "KnownAccelerators AS Known")
+    source = " CROSS JOIN ".join(tables if is_bounded else tables[::-1])
+    rows = con.execute(
+        f"SELECT {columns}{amounts} FROM {source} ON AAR.RecordID = Known.RecordID WHERE {chosen} GROUP BY {grouped}",
+        values,
+    )
+    for row in rows:
+        pairs = zip(row[len(keys) :: 2], row[len(keys) + 1 :: 2], strict=True)
+        yield MeasuredPart(_key(row, len(keys)), *(total if count else None for total, count in pairs))
 
 
 def _key(row: Sequence[Any], width: int) -> tuple[str | None, ...]:

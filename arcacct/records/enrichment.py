@@ -14,6 +14,7 @@ from arcacct.records.recorder import INFO_KEYS
 from arcacct.records.row_mapping import COLUMNS, INFO_FIELDS, NOTHING_TOLD, NUMBERS, Numbers
 from arcacct.records.states import CORE_SECONDS, DERIVED, MEASURED, OF_RUNS, UNKNOWN
 from arcacct.records.texts import escaped, event_time, unescaped
+from arcacct.resources import Accelerators
 
 # One table with the sources that may give each value of a job, the strongest first.
 #
@@ -377,3 +378,17 @@ def set_holders(con: Connection, record_id: int, holders: Mapping[str, str]) -> 
         " ON CONFLICT (RecordID, Field) DO UPDATE SET Source = excluded.Source WHERE Source <> excluded.Source",
         [(record_id, field, kept_as(field, source)) for field, source in holders.items()],
     )
+
+
+def set_accelerators(con: Connection, record_id: int, source: str, place: str, told: Accelerators | None) -> None:
+    """
+    Store a source's GPUs and energy of a record; ``None`` deletes them. Inside the caller's transaction.
+
+    ``place``: the cluster, cell, schedd or server. The view KnownAccelerators has the precedence of sources.
+    """
+    key = (record_id, source)
+    row = (*key, place, *told) if told is not None and any(value is not None for value in told) else None
+    if row != con.execute("SELECT * FROM JobAccelerators WHERE (RecordID, Source) = (?, ?)", key).fetchone():
+        con.execute("DELETE FROM JobAccelerators WHERE (RecordID, Source) = (?, ?)", key)
+        if row is not None:
+            con.execute(f"INSERT INTO JobAccelerators VALUES ({', '.join('?' * len(row))})", row)

@@ -6,6 +6,8 @@ import re
 from functools import lru_cache
 from typing import NamedTuple
 
+from arcacct.resources import Accelerators
+
 # The values that every format is made from: the A-REX Accounting Record and the monthly usage cell.
 #
 # Texts are plain: the reader removes ARC's percent-escapes of the database. Times are UTC seconds since 1970. An
@@ -201,6 +203,8 @@ class Job(NamedTuple):
     """``(key, time)`` in order, e.g. LRMSSTART; the time is a text if the source's value is not a time."""
     field_sources: tuple[tuple[str, str], ...] = ()
     """``(field, source)`` of values that are not the source's own: a benchmark of arc.conf, a count that is a guess."""
+    accelerators: Accelerators | None = None
+    """``None``: no GPU, and no known energy."""
 
 
 def whole_cpu_s(total_s: float | None, kernel_s: float | None) -> tuple[int | None, int | None]:

@@ -1,4 +1,4 @@
-"""Parse values of Slurm: durations, sizes, times, trackable resources and lists of hosts."""
+"""Parse values of Slurm: durations, sizes, times and lists of hosts."""
 
 from __future__ import annotations
 
@@ -10,16 +10,14 @@ from datetime import UTC, datetime, tzinfo
 from itertools import product
 from typing import NamedTuple
 
+from arcacct.resources import LARGEST, POWERS, UNSET
+
 # Values as sacct prints them: durations, sizes, times, exit codes, states, numbers of jobs; and the environment for it.
 #
 # Each function returns ``None`` for a missing value (empty, ``Unknown``, ``None``). It raises ValueError for a
 # malformed value: an unreadable number must not become another number.
 
 
-LARGEST = 2**53
-"""A larger number is not a measurement."""
-UNSET = frozenset((0xFFFFFFFE, 0xFFFFFFFF, 0xFFFFFFFFFFFFFFFE, 0xFFFFFFFFFFFFFFFF))
-"""Slurm's NO_VAL, INFINITE, NO_VAL64 and INFINITE64 (slurm/slurm.h): an unknown number, in any column."""
 _UNSET_COUNTS = UNSET | {0xFFFE, 0xFFFF}
 """With NO_VAL16 and INFINITE16, only for counts and codes: 65,534 s or KiB is a valid measurement."""
 LATEST_S = 2**34
@@ -30,7 +28,6 @@ NOT_SAID = frozenset(("", "Unknown", "None", "N/A", "(null)"))
 _NOTHING = NOT_SAID | {"INVALID"}
 _DURATION = re.compile(r"(?:([0-9]{1,15})-)?(?:([0-9]{1,9}):)?([0-9]{1,9}):([0-9]{2})(?:\.([0-9]{1,6}))?", re.ASCII)
 _SIZE = re.compile(r"([0-9]{1,20}(?:\.[0-9]{1,20})?)([KMGTPE]?)", re.ASCII)
-_POWERS = {"": 0, "K": 1, "M": 2, "G": 3, "T": 4, "P": 5, "E": 6}
 _EPOCH = re.compile(r"[0-9]{1,12}", re.ASCII)
 _EXIT = re.compile(r"([0-9]{1,10}):([0-9]{1,10})", re.ASCII)
 _JOB = re.compile(r"([0-9]{1,16})(?:_(?:[0-9]{1,10}|\[[^\]]*\])|\+[0-9]{1,10})?(?:\.([A-Za-z0-9_+-]{1,64}))?", re.ASCII)
@@ -99,7 +96,7 @@ def size_kib(text: str) -> int | None:
     if match is None:
         raise ValueError(f"{text[:40]!r} is no size")
     number = int(match[1]) if match[1].isdigit() else float(match[1])
-    size_bytes = number * 1024 ** _POWERS[match[2]]
+    size_bytes = number * 1024 ** POWERS[match[2]]
     # NO_VAL64 in a larger unit is 16384P or 16E.
     if (number in UNSET and match[2] in ("", "K")) or size_bytes == 2**64:
         return None
@@ -201,31 +198,6 @@ def is_secret(delimiter: str) -> bool:
     return re.fullmatch("\x1f[0-9]{18}\x1f", delimiter) is not None
 
 
-# Slurm's trackable resources: ``billing=32,cpu=32,gres/gpu:a100=1,gres/gpu=1,mem=472.50G,node=1,energy=12``.
-
-
-_AMOUNT = re.compile(r"([0-9]{1,20}(?:\.[0-9]{0,20})?)([KMGTP]?)i?B?", re.ASCII | re.IGNORECASE)
-
-
-def parse(text: str) -> dict[str, int]:
-    """
-    Return each resource with its amount: sizes in bytes, energy in J. Leaves out unknown and malformed amounts.
-
-    (Energy is NO_VAL64, 18446744073709551614, where the site does not measure it.)
-    """
-    found = {}
-    for part in text.split(","):
-        key, _, value = part.partition("=")
-        match = _AMOUNT.fullmatch(value.strip())
-        if not match:
-            continue
-        number = int(match[1]) if match[1].isdigit() else float(match[1])
-        amount = round(number * 1024 ** _POWERS[match[2].upper()])
-        if number not in UNSET and amount <= LARGEST:
-            found[key.strip()] = amount
-    return found
-
-
 def sampled_use(text: str) -> tuple[int | None, int | None]:
     """
     Return CPU time in microseconds and memory in KiB of a usage (``cpu=03:50:00,energy=0,mem=7252K``, TRESUsageInTot).
@@ -242,13 +214,6 @@ def sampled_use(text: str) -> tuple[int | None, int | None]:
                 else:
                     memory_kib = size_kib(value)
     return cpu_us, memory_kib
-
-
-def gpu_count(tres: dict[str, int]) -> int:
-    """Return the GPUs of all types: the untyped amount if it exists, else the sum of the typed ones (never both)."""
-    if "gres/gpu" in tres:
-        return tres["gres/gpu"]
-    return sum(amount for key, amount in tres.items() if key.startswith("gres/gpu:"))
 
 
 # Lists of host names in brackets, as Slurm writes them: ``c[1-3,5]-[2-4].fox`` is twelve names.

@@ -18,6 +18,7 @@ from arcacct.records.enrichment import (
     Value,
     precedes,
     present,
+    set_accelerators,
     set_holders,
     unmeasured,
 )
@@ -65,7 +66,7 @@ OF_HOLDS = ("RecordHolds", "HoldDecisions")
 OF_RECORD = (
     *_CHILDREN,
     *("JobEvents", "RecordSources", "FieldSources", "TruncationNotes", "AuthGroups", "StatusFiles", "JobTelemetry"),
-    *("TelemetryToDivide", "PseudonymisedRecords"),
+    *("JobAccelerators", "TelemetryToDivide", "PseudonymisedRecords"),
     *OF_HOLDS,
 )
 """The tables whose rows have no meaning without their record."""
@@ -144,6 +145,8 @@ class JobWriter:
                 record_ids[job.job_id] = record_id
                 if labels := _labels(job):
                     set_holders(self._con, record_id, labels)
+                if job.accelerators is not None:
+                    self._set_accelerators(record_id, job)
         again = [job for job in jobs if job.job_id in known and known[job.job_id].record_id not in closed]
         merged = [self._merge(known[job.job_id], job) for job in again]
         written = [*new, *(job for job, one in zip(again, merged, strict=True) if one.changed)]
@@ -189,6 +192,9 @@ class JobWriter:
         _insert_rows(self._con, f"AAR (RecordID, {_AAR_COLUMNS})", records)
         return first
 
+    def _set_accelerators(self, record_id: int, job: Job) -> None:
+        set_accelerators(self._con, record_id, self._source, self._origin, job.accelerators)
+
     def _values(self, job: ArexRows) -> tuple[object, ...]:
         """Return the values of the columns of AAR after JobID."""
         names = (job.interface, job.url, job.queue, job.user_dn, job.vo, job.status)
@@ -212,6 +218,7 @@ class JobWriter:
             self._con.execute("DELETE FROM JobEvents WHERE RecordID = ?", (known.record_id,))
             self._con.executemany(_INSERT_EVENT, [(known.record_id, *event) for event in events])
         self._put(known, rows, _unknown(job))
+        self._set_accelerators(known.record_id, job)
         return Written(changed=int(self._con.total_changes != before))
 
     def _complete(self, known: KnownJob, job: Job) -> Written:

@@ -21,7 +21,6 @@ from arcacct.errors import InputError
 from arcacct.files.json_reader import parsed
 from arcacct.files.safe_open import private
 from arcacct.files.text_tables import csv_rows, read_text
-from arcacct.records import slurm_formats
 from arcacct.records.states import SQL_ABORTED, SQL_FAILED
 from arcacct.records.texts import unescaped
 from arcacct.times import Month
@@ -180,11 +179,7 @@ _HOST = (
     "(SELECT substr(InfoValue, 1, instr(InfoValue || ':', ':') - 1) FROM JobExtraInfo AS Extra"
     " WHERE Extra.RecordID = Used.RecordID AND +InfoKey IN ('nodenames', 'nodename') ORDER BY Extra.rowid LIMIT 1)"
 )
-_TOLD_BY_SLURM = (
-    "(SELECT CASE WHEN nullif(EnergyJ, 0) IS NULL AND instr(AllocTRES, 'energy=') THEN AllocTRES END FROM SlurmRuns"
-    " WHERE SlurmRuns.RecordID = Used.RecordID ORDER BY RunNo DESC LIMIT 1)"
-)
-"""sacct's energy of jobs without energy in telemetry."""
+_KNOWN = "(SELECT max({}) FROM KnownAccelerators AS Known WHERE Known.RecordID = Used.RecordID)"
 _VO = "(SELECT Name FROM WLCGVOs WHERE ID = VOID)"
 
 
@@ -247,32 +242,26 @@ def failures(con: Connection, start_s: int, before_s: int) -> Iterator[Failed]:
 
 
 def has_measurements(con: Connection) -> bool:
-    """Whether telemetry or sacct has data of any job."""
-    asked = "SELECT 1 FROM (SELECT 1 FROM JobTelemetry LIMIT 1) UNION ALL SELECT 1 FROM SlurmRuns LIMIT 1"
+    """Whether telemetry, or the energy or GPUs of any job, is known."""
+    asked = "SELECT 1 FROM (SELECT 1 FROM JobTelemetry LIMIT 1) UNION ALL SELECT 1 FROM JobAccelerators LIMIT 1"
     return con.execute(asked).fetchone() is not None
 
 
 def drawn(con: Connection, start_s: int, before_s: int, *, with_hosts: bool) -> Iterator[EnergyUse]:
     """What jobs drew; reads every record of the time, ``with_hosts`` also the nodes of those without telemetry."""
     host = f"CASE WHEN CPUModel IS NULL THEN {_HOST} END" if with_hosts else "NULL"
-    told = _TOLD_BY_SLURM if con.execute("SELECT 1 FROM SlurmRuns LIMIT 1").fetchone() is not None else "NULL"
     rows = con.execute(
         f"SELECT Day, {_VO}, CPUModel, Host, sum(CoreS), sum(CASE WHEN EnergyJ IS NULL THEN 0 ELSE CoreS END),"
-        " sum(EnergyJ), sum(CASE WHEN EnergyJ IS NULL THEN GPUEnergyJ END), Known, count(*) FROM"
+        " sum(EnergyJ), sum(CASE WHEN EnergyJ IS NULL THEN GPUEnergyJ END) FROM"
         " (SELECT CAST(EndTime / 86400 AS INTEGER) AS Day, VOID, Wall * 1.0 * CPUCount + CoreRest AS CoreS, CPUModel,"
-        f" {host} AS Host, nullif(EnergyJ, 0) AS EnergyJ, GPUEnergyJ,"
-        f" {told} AS Known"
+        f" {host} AS Host, nullif({_KNOWN.format('EnergyJ')}, 0) AS EnergyJ,"
+        f" {_KNOWN.format('GPUEnergyJ')} AS GPUEnergyJ"
         " FROM RecordUsage AS Used LEFT JOIN JobTelemetry ON JobTelemetry.RecordID = Used.RecordID"
-        " WHERE EndTime >= ? AND EndTime < ?) GROUP BY Day, VOID, CPUModel, Host, Known"
-        " ORDER BY 1, 2, 3, 4, Known",
+        " WHERE EndTime >= ? AND EndTime < ?) GROUP BY Day, VOID, CPUModel, Host ORDER BY 1, 2, 3, 4",
         (start_s, before_s),
     )
-    for day, vo, model, node, *amounts, tres_text, jobs in rows:
-        one = EnergyUse(day, unescaped(vo) or None, model, None if node is None else unescaped(node), *amounts)
-        energy_j = slurm_formats.parse(tres_text).get("energy", 0) if tres_text else 0
-        if energy_j:
-            one = one._replace(measured_core_s=one.core_s, energy_j=energy_j * jobs, gpu_energy_j=None)
-        yield one
+    for day, vo, model, node, *amounts in rows:
+        yield EnergyUse(day, unescaped(vo) or None, model, None if node is None else unescaped(node), *amounts)
 
 
 def cpu_models(con: Connection, before_s: int) -> dict[str, str]:

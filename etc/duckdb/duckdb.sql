@@ -26,7 +26,12 @@ CREATE OR REPLACE VIEW v1_jobs AS SELECT * REPLACE (
   CAST("stage_out_s" AS BIGINT) AS "stage_out_s",
   CAST("benchmark_value" AS DOUBLE) AS "benchmark_value",
   CAST("counted" AS BIGINT) AS "counted",
-  CAST("core_s" AS BIGINT) AS "core_s")
+  CAST("core_s" AS BIGINT) AS "core_s",
+  CAST("allocated_gpus" AS BIGINT) AS "allocated_gpus",
+  CAST("allocated_gpu_s" AS DOUBLE) AS "allocated_gpu_s",
+  CAST("busy_gpu_s" AS DOUBLE) AS "busy_gpu_s",
+  CAST("gpus_energy_j" AS DOUBLE) AS "gpus_energy_j",
+  CAST("nodes_energy_j" AS BIGINT) AS "nodes_energy_j")
 FROM sqlite_query('accounting', 'SELECT * FROM v1_jobs');
 
 CREATE OR REPLACE VIEW v1_usage_by_month AS SELECT * REPLACE (

@@ -27,6 +27,37 @@ CREATE TABLE UnfinishedImports (
   PRIMARY KEY (FileID, RecordID)
 ) WITHOUT ROWID;
 
+-- GPUs and energy of a job, a row for each source that reports them: its batch system's accounting, and telemetry. NULL:
+-- unknown.
+--   Source: as in RecordSources; sonar: telemetry
+--   Place: cluster, cell, schedd or server
+--   GPUCount: that the batch system granted; a part of one is 1
+--   GPUAllocatedS: s: GPUs, or parts of one, times wall time
+--   GPUBusyS: s of GPUs in full use, by samples
+--   GPUEnergyJ: J: the job's share of the energy of its GPUs, by samples
+--   EnergyJ: J of its nodes, as the batch system measured it
+CREATE TABLE JobAccelerators (
+  RecordID      INTEGER NOT NULL,
+  Source        TEXT NOT NULL,
+  Place         TEXT NOT NULL,
+  GPUCount      INTEGER,
+  GPUAllocatedS REAL,
+  GPUBusyS      REAL,
+  GPUEnergyJ    REAL,
+  EnergyJ       INTEGER,
+  PRIMARY KEY (RecordID, Source)
+) WITHOUT ROWID;
+
+-- The values of JobAccelerators that count: what telemetry reports of a batch system precedes what that itself reports.
+CREATE VIEW KnownAccelerators AS
+SELECT Own.RecordID, Own.Source, Own.Place,
+       CASE WHEN Better.GPUCount IS NULL THEN Own.GPUCount END AS GPUCount,
+       CASE WHEN Better.GPUCount IS NULL THEN Own.GPUAllocatedS END AS GPUAllocatedS,
+       Own.GPUBusyS, Own.GPUEnergyJ,
+       CASE WHEN ifnull(Better.EnergyJ, 0) = 0 THEN Own.EnergyJ END AS EnergyJ
+  FROM JobAccelerators AS Own LEFT JOIN JobAccelerators AS Better
+    ON Better.RecordID = Own.RecordID AND Better.Source = 'sonar' AND Own.Source <> 'sonar';
+
 -- Records of imports that could not be used, kept until they can be, or until somebody drops them.
 --   Source: gridengine, sonar, arex, features
 --   Scope: cell of Grid Engine; '' for others

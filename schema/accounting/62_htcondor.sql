@@ -58,7 +58,6 @@ CREATE TABLE HTCondorJobs (
 CREATE UNIQUE INDEX HTCondorJobs_Key_IDX ON HTCondorJobs (Cluster, Proc, Schedd, Queued);
 CREATE INDEX HTCondorJobs_RecordID_IDX ON HTCondorJobs (RecordID);
 CREATE INDEX HTCondorJobs_EndTime_IDX ON HTCondorJobs (EndTime);
-CREATE INDEX HTCondorJobs_GPUs_IDX ON HTCondorJobs (RecordID) WHERE GPUs > 0;
 CREATE INDEX HTCondorJobs_Waiting_IDX ON HTCondorJobs (Schedd, Cluster, Proc) WHERE RecordID IS NULL;
 
 -- How far the records of A-REX were looked at for each schedd, and until when condor_history was asked.

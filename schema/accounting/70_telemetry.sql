@@ -141,12 +141,11 @@ CREATE TABLE JobSamples (
   PRIMARY KEY (SampledJobID, NodeID, Hour)
 ) WITHOUT ROWID;
 
--- What telemetry knows of a record of ours: of Slurm, of ARC or of Grid Engine.
+-- What telemetry knows of a record of ours: of Slurm, of ARC or of Grid Engine. Its GPU time and energy are in
+-- JobAccelerators.
 --   CPUModel: of its nodes, joined by ';' if they differ
 --   CPUS: of its processes, while they were sampled
 --   PeakMemory: the largest sum over its processes on one node
---   GPUCount: allocated by the batch system; NULL: it was not asked
---   EnergyJ: as the batch system measured it
 --   CPUSource: of a record of Slurm: sacct, steps or samples
 CREATE TABLE JobTelemetry (
   RecordID      INTEGER PRIMARY KEY,
@@ -158,14 +157,9 @@ CREATE TABLE JobTelemetry (
   PeakMemory    INTEGER,
   ReadKiB       INTEGER,
   WrittenKiB    INTEGER,
-  GPUCount      INTEGER,
-  GPUAllocatedS INTEGER,
   GPUModel      TEXT,
   GPUOccupiedS  REAL,
-  GPUBusyS      REAL,
   GPUPeakMemory INTEGER,
-  GPUEnergyJ    REAL,
-  EnergyJ       INTEGER,
   CPUSource     TEXT,
   Task          INTEGER NOT NULL DEFAULT 0
 );

@@ -139,7 +139,16 @@ SELECT
          + CASE WHEN Hold.CPUCount IS NULL AND Hold.UsedWalltime IS NULL
                 THEN coalesce((SELECT CAST(InfoValue AS INTEGER) - AAR.UsedWalltime * AAR.CPUCount FROM JobInfo
                                 WHERE RecordID = AAR.RecordID AND +InfoKey = 'coreseconds' LIMIT 1), 0)
-                ELSE 0 END END AS INTEGER) AS core_s
+                ELSE 0 END END AS INTEGER) AS core_s,
+  CAST((SELECT nullif(max(GPUCount), 0) FROM KnownAccelerators WHERE RecordID = AAR.RecordID) AS INTEGER) AS allocated_gpus,
+  CAST((SELECT nullif(max(GPUAllocatedS), 0) FROM KnownAccelerators WHERE RecordID = AAR.RecordID) AS REAL) AS allocated_gpu_s,
+  CAST((SELECT max(GPUBusyS) FROM KnownAccelerators WHERE RecordID = AAR.RecordID) AS REAL) AS busy_gpu_s,
+  CAST((SELECT max(GPUEnergyJ) FROM KnownAccelerators WHERE RecordID = AAR.RecordID) AS REAL) AS gpus_energy_j,
+  CAST((SELECT max(EnergyJ) FROM KnownAccelerators WHERE RecordID = AAR.RecordID) AS INTEGER) AS nodes_energy_j,
+  CAST((SELECT Source FROM KnownAccelerators WHERE RecordID = AAR.RecordID AND GPUCount > 0
+    ORDER BY GPUCount DESC LIMIT 1) AS TEXT) AS gpus_source,
+  CAST((SELECT Source FROM KnownAccelerators WHERE RecordID = AAR.RecordID AND EnergyJ IS NOT NULL
+    ORDER BY EnergyJ DESC LIMIT 1) AS TEXT) AS energy_source
 FROM AAR
 LEFT JOIN RecordHolds AS Hold ON Hold.RecordID = AAR.RecordID
 LEFT JOIN Endpoints ON Endpoints.ID = AAR.EndpointID
@@ -204,9 +213,18 @@ JOIN Users ON Users.ID = AAR.UserID;
 --   hold_state: held (in no figure until an operator decides), unknown, bound, reported or excluded (as decided),
 --     published (before holds existed); NULL: nothing is wrong; RecordHolds
 --   counted: 1: the job counts in all sums; 0: it is in progress, held, excluded, or aborted without usage, and its usage
---     (wall_s to cpu_kernel_s, memory_kib to stage_out_s, core_s) is NULL
+--     (wall_s to cpu_kernel_s, memory_kib to stage_out_s, core_s, allocated_gpu_s to nodes_energy_j) is NULL
 --   core_s: s of core time: wall_s times cores, of a job whose runs had different cores their sum; a job whose cores are
 --     not known counts with one; NULL: wall_s is
+--   allocated_gpus: GPUs that the batch system gave the job; a job with a part of a GPU has 1; NULL: none, or unknown;
+--     JobAccelerators
+--   allocated_gpu_s: s: GPUs, or parts of one, times wall time; JobAccelerators
+--   busy_gpu_s: s of GPUs in full use, by Sonar's samples; JobAccelerators
+--   gpus_energy_j: J: the job's share of the energy of its GPUs, by Sonar's samples; JobAccelerators
+--   nodes_energy_j: J, as the batch system measured the nodes; JobAccelerators
+--   gpus_source: source of allocated_gpus and allocated_gpu_s: sonar (telemetry), or the batch system, as in source;
+--     JobAccelerators
+--   energy_source: source of nodes_energy_j, in the same way; JobAccelerators
 CREATE VIEW v1_jobs AS
 SELECT
   job_id, local_job_id, job_name, endpoint_url, endpoint_type, lrms, queue, node_names, client_host, user_dn,
@@ -226,7 +244,13 @@ SELECT
   CAST(CASE WHEN counted THEN stage_out_s END AS INTEGER) AS stage_out_s,
   run_time_environments, system_software, wn_instance, benchmark_type, benchmark_value, benchmark_source, source,
   hold_reasons, hold_state, counted,
-  CAST(CASE WHEN counted THEN core_s END AS INTEGER) AS core_s
+  CAST(CASE WHEN counted THEN core_s END AS INTEGER) AS core_s,
+  allocated_gpus,
+  CAST(CASE WHEN counted THEN allocated_gpu_s END AS REAL) AS allocated_gpu_s,
+  CAST(CASE WHEN counted THEN busy_gpu_s END AS REAL) AS busy_gpu_s,
+  CAST(CASE WHEN counted THEN gpus_energy_j END AS REAL) AS gpus_energy_j,
+  CAST(CASE WHEN counted THEN nodes_energy_j END AS INTEGER) AS nodes_energy_j,
+  gpus_source, energy_source
 FROM JobValues;
 
 -- The jobs of each month (of their end, in UTC) that count (counted of v1_jobs is 1) and agree in all that a summary is

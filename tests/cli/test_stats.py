@@ -495,23 +495,18 @@ def test_weeks_and_years_are_sums_of_days_and_months(unchanged) -> None:
     assert by_week[1].startswith("2026-W47,2026,")
 
 
-TRES = "billing=8,cpu=8,energy=7200000,gres/gpu:a100=2,gres/gpu=2,mem=1G"
-
-
 def _measured(con) -> None:
     """Two jobs with telemetry, one of them without a word of the batch system; sacct told of a third, and of both."""
     ids = [row[0] for row in con.execute("SELECT RecordID FROM AAR WHERE EndTime > 0 ORDER BY RecordID LIMIT 4")]
-    con.execute("INSERT INTO Clusters (ID, Name) VALUES (1, 'c')")
-    told = "INSERT INTO JobTelemetry (RecordID, ClusterID, JobID, Samples, GPUCount, GPUAllocatedS, GPUBusyS,"
-    told += " GPUEnergyJ, EnergyJ) VALUES (?, 1, ?, 1, ?, ?, ?, ?, ?)"
-    con.execute(told, (ids[0], 1, 4, 14_400, 3_600.0, 1_800_000.0, 3_600_000))
-    con.execute(told, (ids[1], 2, None, None, 1_800.0, 2.0**60, None))
-    run = "INSERT INTO SlurmRuns VALUES (?, ?, 'c', ?, 0, '', 'COMPLETED', 0, 0, ?, 0, 0, 8, 1, '', '', '', '', '', '',"
-    run += " '', '', ?, 0, 0, 0, 0)"
-    con.execute(run, (1, ids[0], 1, 3_600, TRES))
-    con.execute(run, (2, ids[1], 2, 1_800, TRES))
-    con.execute(run, (3, ids[2], 3, 3_600, "cpu=1,gres/gpu:v100=1,energy=18446744073709551614"))
-    con.execute(run, (4, ids[3], 4, 2**62, "gres/gpu=9007199254740992"))
+    rows = [
+        (ids[0], "sonar", 4, 14_400, 3_600.0, 1_800_000.0, 3_600_000),
+        (ids[1], "sonar", None, None, 1_800.0, 2.0**60, None),
+        (ids[0], "sacct", 2, 7_200, None, None, 7_200_000),
+        (ids[1], "sacct", 2, 3_600, None, None, 7_200_000),
+        (ids[2], "sacct", 1, 3_600, None, None, None),
+        (ids[3], "sacct", 2**53, 2.0**60, None, None, None),
+    ]
+    con.executemany("INSERT INTO JobAccelerators VALUES (?, ?, 'c', ?, ?, ?, ?, ?)", rows)
 
 
 @pytest.mark.parametrize("options", [(), ("--from", "2026-11-20T00:00:01", "--to", "2027")], ids=["all", "a range"])

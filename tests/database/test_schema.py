@@ -14,11 +14,16 @@ import sys
 from contextlib import closing
 
 import pytest
+import slurm_files
 import sql_contract
 from arex_corpus import arex_database
 from control_directory import set_up
 from generated import WRITE
+from gridengine_files import World, changed_json, json_line, ran
+from htcondor_files import CondorHost, ad, history
 from other_users import acting_as
+from slurm_files import BEGIN, SlurmHost
+from sonar_site import Host, sample, stream
 
 import arcacct
 from arcacct.config.paths import places
@@ -386,7 +391,7 @@ def test_a_database_of_0_1_is_refused(tmp_path: pathlib.Path) -> None:
 def test_a_database_of_an_unreleased_schema_is_refused_with_the_way_out(
     tmp_path: pathlib.Path, kind: DatabaseKind, number: int
 ) -> None:
-    """The program that has the scripts for it is named; nothing is changed."""
+    """Only a backup of a release goes on; nothing is changed."""
     path = tmp_path / "x.db"
     of_0_2(str(path), kind)
     _set_version(str(path), str(number))
@@ -394,7 +399,7 @@ def test_a_database_of_an_unreleased_schema_is_refused_with_the_way_out(
 
     with pytest.raises(
         SchemaError,
-        match=f"x.db: schema version {number}; it is of no release: first upgrade it with arcacct of commit",
+        match=f"x.db: schema version {number}; it is of no release, and cannot be upgraded: restore a backup",
     ):
         ensure(str(path), kind)
     assert path.read_bytes() == before
@@ -759,3 +764,88 @@ def test_a_script_that_landed_never_changes(kind: DatabaseKind) -> None:
     assert {f"{kind.folder}/{path.name}": hashlib.sha256(path.read_bytes()).hexdigest() for path in found} == {
         name: digest for name, digest in noted.items() if name.startswith(f"{kind.folder}/")
     }
+
+
+def _of_sacct(folder: pathlib.Path) -> sqlite3.Connection:
+    """Jobs of sacct with GPUs and energy, two of them runs of one job of A-REX."""
+    host = SlurmHost(folder)
+    slurm_files.arc_job(host)
+    told = {
+        1: ("cpu=2,energy=500,gres/gpu:a100=2,gres/gpu=2", BEGIN - 2),
+        2: ("cpu=2,gres/gpu:a100=1,gres/gpu:h100=3,energy=18446744073709551614", BEGIN),
+        3: ("cpu=2,energy=0", BEGIN),
+        4: ("cpu=2,gres/gpu=0", BEGIN),
+    }
+    rows = [f"{slurm_files.row(number, Submit=submit)}|{tres}" for number, (tres, submit) in told.items()]
+    rows.append(f"{slurm_files.row(1, ElapsedRaw=30)}|cpu=2,energy=7,gres/gpu=4")
+    host.take(slurm_files.table(*rows, columns=f"{slurm_files.COLUMNS}|AllocTRES"))
+    return host.con
+
+
+def _of_gridengine(folder: pathlib.Path) -> sqlite3.Connection:
+    """Jobs of Grid Engine with GPUs that were asked for and granted; one has two runs, one is parallel."""
+    here = places(None, set_up(folder / "control"))
+    path = folder / "accounting"
+    asked = "-l gpu=2,h_rt=600"
+    path.write_bytes(
+        ran(1, 1, 10, 3610, category=asked)
+        + ran(2, 1, 10, 1810, category=asked, granted_pe="mpi", slots=8, pe_taskid="1.wn2")
+        + ran(2, 1, 10, 1810, category=asked, granted_pe="mpi", slots=8)
+        + ran(3, 1, 10, 1810, category=asked, failed=25, exit_status=99)
+        + ran(3, 1815, 1820, 3620, category="-l gpu=1")
+        + ran(4, 1, 10, 1810, category=asked, failed=26)
+        + ran(5, 1, 10, 1810, category="-l h_rt=600 -q gpu.q")
+        + changed_json(json_line(), job_number=6, resource_map="gpu=wn1=(0 3)")
+    )
+    con = open_accounting(here)
+    World(here, con).take(path)
+    return con
+
+
+def _of_htcondor(folder: pathlib.Path) -> sqlite3.Connection:
+    """Jobs of HTCondor with GPUs, with a part of one, and without."""
+    host = CondorHost(folder)
+    host.take(history(ad(1, GPUsProvisioned=2), ad(2, GPUsProvisioned=1.5, RemoteWallClockTime=61.0), ad(3)))
+    return host.con
+
+
+def _of_telemetry(folder: pathlib.Path) -> sqlite3.Connection:
+    """Jobs of A-REX and of Slurm with telemetry: of samples alone, and of the batch system."""
+    host = Host(folder)
+    job = {"job_id": 7, "job_state": "COMPLETED", "nodes": ["n1"], "allocated_resources": "cpu=1,gres/gpu=2,energy=9"}
+    job |= {f"{name}_time": f"2026-11-20T10:0{at}:00Z" for at, name in enumerate(("submit", "start", "end"))}
+    attributes = {"time": "2026-11-20T10:10:00Z", "cluster": "c", "slurm_jobs": [job]}
+    of_slurm = {"meta": {"producer": "sonar", "version": "0.19.0"}, "data": {"type": "job", "attributes": attributes}}
+    host.arc_job("8", submit=1795168770, end=1795169700)
+    card = [{"cmd": "x", "pid": 4, "gpus": [{"uuid": "g", "gpu_util": 100}]}]
+    host.take(stream(of_slurm, sample(50, card, job=8), sample(110, card, job=8)))
+    return open_accounting(host.here)
+
+
+@pytest.mark.parametrize("imported", [_of_sacct, _of_gridengine, _of_htcondor, _of_telemetry])
+@pytest.mark.usefixtures("utc")
+def test_an_upgrade_gives_jobs_the_gpus_and_energy_of_a_new_import(tmp_path: pathlib.Path, imported) -> None:
+    """0.2 kept them in the tables of each source, as the batch system's texts."""
+    path = str(tmp_path / "x.db")
+    of_0_2(path)
+    asked = "SELECT * FROM JobAccelerators ORDER BY RecordID, Source"
+    with closing(imported(tmp_path)) as con, closing(sqlite3.connect(path)) as old:
+        wanted = con.execute(asked).fetchall()
+        telemetry = con.execute("SELECT * FROM JobTelemetry ORDER BY RecordID").fetchall()
+        con.execute(
+            "CREATE TEMP VIEW JobTelemetry AS"
+            " SELECT * FROM main.JobTelemetry LEFT JOIN JobAccelerators USING (RecordID)"
+        )
+        sources = ("SlurmRuns", "GridEngineRecords", "GridEngineUsage", "HTCondorJobs", "Clusters", "JobTelemetry")
+        for table in ("Endpoints", "Queues", "Users", "WLCGVOs", "Status", "AAR", *sources):
+            names = [row[1] for row in old.execute(f"PRAGMA table_info({table})")]
+            rows = con.execute(f"SELECT {', '.join(names)} FROM {table}").fetchall()
+            old.executemany(f"INSERT OR REPLACE INTO {table} VALUES ({', '.join('?' * len(names))})", rows)
+        old.commit()
+
+    ensure(path, ACCOUNTING)
+
+    with closing(sqlite3.connect(path)) as new:
+        assert new.execute(asked).fetchall() == wanted
+        assert new.execute("SELECT * FROM JobTelemetry ORDER BY RecordID").fetchall() == telemetry
+    assert len(wanted) > 1

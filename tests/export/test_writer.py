@@ -45,12 +45,10 @@ def test_a_dataset_has_what_the_views_have(site) -> None:
     site.add(stored_jobs.job(7, status="in-progress"))
     site.con.execute("INSERT INTO Clusters (ID, Name) VALUES (1, 'cluster')")
     site.con.execute(
-        "INSERT INTO JobTelemetry (RecordID, ClusterID, JobID, Samples, GPUCount, GPUBusyS) VALUES (3, 1, 3, 1, 2, 1.5)"
+        "INSERT INTO JobAccelerators VALUES (3, 'sonar', 'cluster', 2, NULL, 1.5, NULL, NULL),"
+        " (4, 'sacct', 'c', 2, 7200, NULL, NULL, 7)"
     )
-    site.con.execute(
-        "INSERT INTO SlurmRuns VALUES (1, 4, 'c', 2, 1, '2', 'COMPLETED', 1, 2, 3600, 0, 0, 8, 1, '', '', '', '',"
-        " '', '', '', '', 'cpu=8,gres/gpu=2,energy=7', NULL, NULL, NULL, NULL)"
-    )
+    site.con.execute("INSERT INTO JobTelemetry (RecordID, ClusterID, JobID, Samples) VALUES (3, 1, 3, 1)")
 
     done = site.export()
     assert [partition.month for partition in done.written] == [5, 6, 7]
@@ -112,7 +110,7 @@ def test_repeating_it_changes_nothing(site) -> None:
         pytest.param(lambda site: site.forget(1, 2), [5], id="all of a month deleted"),
         pytest.param(
             lambda site: site.sql(
-                "INSERT INTO JobTelemetry (RecordID, ClusterID, JobID, Samples, GPUCount) VALUES (4, 1, 3, 1, 2)"
+                "INSERT INTO JobAccelerators VALUES (4, 'sonar', 'cluster', 2, NULL, NULL, NULL, NULL)"
             ),
             [6],
             id="telemetry",

@@ -163,9 +163,9 @@ def test_telemetry_of_a_job_goes_with_it(site) -> None:
     create_views(site.con, "sonar")
     site.con.execute("INSERT INTO Clusters (ID, Name) VALUES (7, 'other'), (8, 'hpc.example.org')")
     site.con.execute(
-        "INSERT INTO JobTelemetry (RecordID, ClusterID, JobID, Samples, GPUModel, GPUBusyS)"
-        " VALUES (2, 8, 42, 3, 'A100', 1)"
+        "INSERT INTO JobTelemetry (RecordID, ClusterID, JobID, Samples, GPUModel) VALUES (2, 8, 42, 3, 'A100')"
     )
+    site.con.execute("INSERT INTO JobAccelerators VALUES (2, 'sonar', 'hpc.example.org', NULL, NULL, 1, NULL, NULL)")
     before = site.con.execute(question).fetchall()
     assert before == [(name(2), "hpc.example.org", "A100", 1.0)]
 

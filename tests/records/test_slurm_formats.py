@@ -22,7 +22,6 @@ from arcacct.records.slurm_formats import (
     duration_us,
     exit_code,
     expand,
-    gpu_count,
     instants,
     job_number,
     parse,
@@ -92,33 +91,6 @@ def test_compression_makes_one_list():
     """A whole rack is one short text, also across a power of ten."""
     assert compress([f"n{number:03d}" for number in range(95, 106)]) == "n[095-105]"
     assert compress(["c9", "c10", "c11", "x"]) == "x,c[9-11]"
-
-
-@pytest.mark.parametrize(
-    ("text", "found"),
-    [
-        (
-            "billing=32,cpu=32,gres/gpu:a100=1,gres/gpu=1,mem=128G,node=1",
-            {"billing": 32, "cpu": 32, "gres/gpu:a100": 1, "gres/gpu": 1, "mem": 128 * 1024**3, "node": 1},
-        ),
-        ("mem=472.50G", {"mem": round(472.5 * 1024**3)}),
-        ("energy=18446744073709551614,cpu=1", {"cpu": 1}),
-        ("mem=4000Mn,cpu=2", {"cpu": 2}),
-        ("", {}),
-    ],
-    ids=["all", "fraction", "no value", "old suffix", "empty"],
-)
-def test_trackable_resources(text, found):
-    """Sizes in bytes, what is not measured left out."""
-    assert parse(text) == found
-
-
-@pytest.mark.parametrize(
-    ("text", "gpus"), [("gres/gpu:a100=1,gres/gpu=2", 2), ("gres/gpu:a100=1,gres/gpu:h100=3", 4), ("cpu=1", 0)]
-)
-def test_gpus_are_counted_once(text, gpus):
-    """The untyped count, or the sum of the typed ones, never both."""
-    assert gpu_count(parse(text)) == gpus
 
 
 @pytest.mark.parametrize(

@@ -37,12 +37,16 @@ def telemetry(made, number: int, **values: object) -> None:
     """What telemetry tells of a stored job."""
     with closing(sqlite3.connect(made.settings().places.database)) as con:
         con.execute("INSERT OR IGNORE INTO Clusters (ID, Name) VALUES (1, 'c')")
+        measures = {"Source": "sonar", "Place": "c"} | {
+            name: values.pop(name) for name in [*values] if name.endswith(("J", "S"))
+        }
         columns = {"ClusterID": 1, "JobID": number, "Samples": 0} | values
-        con.execute(
-            f"INSERT INTO JobTelemetry (RecordID, {', '.join(columns)})"
-            f" SELECT RecordID, {', '.join('?' * len(columns))} FROM AAR WHERE JobID = ?",
-            (*columns.values(), f"STORED{number:06d}"),
-        )
+        for table, row in (("JobTelemetry", columns), ("JobAccelerators", measures)):
+            con.execute(
+                f"INSERT INTO {table} (RecordID, {', '.join(row)})"
+                f" SELECT RecordID, {', '.join('?' * len(row))} FROM AAR WHERE JobID = ?",
+                (*row.values(), f"STORED{number:06d}"),
+            )
         con.commit()
 
 
@@ -107,9 +111,8 @@ def test_what_is_measured_is_not_estimated(capsys, site, tmp_path) -> None:
     telemetry(made, 1, GPUEnergyJ=3_600_000, GPUAllocatedS=3600, GPUBusyS=1800)
     with closing(sqlite3.connect(made.settings().places.database)) as con:
         con.execute(
-            "INSERT INTO SlurmRuns SELECT 1, RecordID, 'c', 2, 1, '2', 'COMPLETED', 1, 2, 3600, 0, 0, 8, 1,"
-            " '', '', '', '', '', '', '', '', 'billing=8,cpu=8,energy=1800000,gres/gpu=2,mem=1G',"
-            " NULL, NULL, NULL, NULL FROM AAR WHERE JobID = 'STORED000002'"
+            "INSERT INTO JobAccelerators SELECT RecordID, 'sacct', 'c', 2, 7200, NULL, NULL, 1800000"
+            " FROM AAR WHERE JobID = 'STORED000002'"
         )
         con.commit()
 

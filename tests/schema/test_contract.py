@@ -58,7 +58,8 @@ def test_v1_jobs_has_every_column_of_the_record() -> None:
         "lrms_start_time lrms_end_time end_time node_count core_count wall_s cpu_s cpu_user_s cpu_kernel_s "
         "memory_kib virtual_memory_kib scratch_bytes stage_in_bytes stage_in_s stage_out_bytes stage_out_s "
         "run_time_environments system_software wn_instance benchmark_type benchmark_value benchmark_source "
-        "source hold_reasons hold_state counted core_s"
+        "source hold_reasons hold_state counted core_s allocated_gpus allocated_gpu_s busy_gpu_s gpus_energy_j "
+        "nodes_energy_j gpus_source energy_source"
     )
     names = [one.name for one in sql_contract.documented(ACCOUNTING)["v1_jobs"]]
 

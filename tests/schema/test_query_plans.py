@@ -370,12 +370,8 @@ def test_gpus_and_energy_read_what_is_told_of_the_range(ours) -> None:
     for one in ours:
         one.con.execute("BEGIN")
         one.con.execute(
-            "INSERT INTO JobTelemetry (RecordID, ClusterID, JobID, Samples, GPUAllocatedS)"
-            " SELECT RecordID, 1, RecordID, 1, 60 FROM AAR"
-        )
-        one.con.execute(
-            "INSERT INTO SlurmRuns SELECT RecordID, RecordID, 'c', RecordID, 0, '', '', 0, 0, 60, 0, 0, 1, 1, '', '',"
-            " '', '', '', '', '', '', 'gres/gpu=1', 0, 0, 0, 0 FROM AAR"
+            "INSERT INTO JobAccelerators SELECT RecordID, Source, 'c', 1, 60, NULL, NULL, NULL"
+            " FROM AAR CROSS JOIN (SELECT 'sonar' AS Source UNION ALL SELECT 'sacct')"
         )
 
         def ask(con: Connection, site: Site) -> None:

@@ -61,8 +61,12 @@ def add(con: sqlite3.Connection, here: Places) -> dict[str, str]:
         assert holds.decide(con, record_id, kind, "test")
     con.execute("INSERT OR IGNORE INTO Clusters VALUES (1, 'one.example.org')")
     con.execute(
-        "INSERT INTO JobTelemetry (RecordID, ClusterID, JobID, Samples, EnergyJ, GPUEnergyJ)"
-        " SELECT RecordID, 1, RecordID, 5, 3600000 * RecordID, 1000.5 FROM AAR WHERE JobID LIKE 'STORED%'"
+        "INSERT INTO JobTelemetry (RecordID, ClusterID, JobID, Samples)"
+        " SELECT RecordID, 1, RecordID, 5 FROM AAR WHERE JobID LIKE 'STORED%'"
+    )
+    con.execute(
+        "INSERT INTO JobAccelerators SELECT RecordID, 'sonar', 'one.example.org', NULL, NULL, NULL, 1000.5,"
+        " 3600000 * RecordID FROM AAR WHERE JobID LIKE 'STORED%'"
     )
     usage.update_monthly(con, here)
     return ids
@@ -94,7 +98,7 @@ def counted(con: sqlite3.Connection) -> list[CountedJob]:
     columns = "IsHeld, CPUCount, UsedWalltime, UsedCPUUserTime, UsedCPUKernelTime"
     decided = {row[0]: row[1:] for row in con.execute(f"SELECT RecordID, {columns} FROM RecordHolds")}
     of_runs = dict(con.execute("SELECT RecordID, InfoValue FROM JobExtraInfo WHERE InfoKey = 'coreseconds'"))
-    energy = dict(con.execute("SELECT RecordID, EnergyJ FROM JobTelemetry"))
+    energy = dict(con.execute("SELECT RecordID, EnergyJ FROM JobAccelerators"))
     events = {
         (record_id, key): calendar.timegm(time.strptime(text[:19].replace("T", " "), "%Y-%m-%d %H:%M:%S"))
         for record_id, key, text in con.execute("SELECT RecordID, EventKey, EventTime FROM JobEvents ORDER BY rowid")

@@ -69,7 +69,7 @@ def varied(number: int) -> Job:
     )
 
 
-TELEMETRY = "INSERT INTO JobTelemetry (RecordID, ClusterID, JobID, Samples, GPUCount, GPUAllocatedS, GPUBusyS, EnergyJ)"
+ACCELERATORS = "INSERT INTO JobAccelerators SELECT RecordID, 'sonar', 'fox', 2, 7200, RecordID + 0.5, NULL, NULL"
 
 
 @pytest.fixture(scope="session")
@@ -83,8 +83,7 @@ def federation(tmp_path_factory) -> Iterator[Federation]:
             initialise(here)
             con = databases[site, ce] = open_accounting(here)
             stored_jobs.add(con, here, *map(varied, range(1 + 30 * number, 40 + 30 * number)))
-            con.execute("INSERT INTO Clusters (ID, Name) VALUES (1, 'fox')")
-            con.execute(f"{TELEMETRY} SELECT RecordID, 1, RecordID, 2, 2, 7200, RecordID + 0.5, NULL FROM AAR LIMIT 20")
+            con.execute(f"{ACCELERATORS} FROM AAR LIMIT 20")
         for con in databases.values():
             open_ones.enter_context(closing(con))
         made = Federation(root, databases)

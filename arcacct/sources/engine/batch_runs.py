@@ -14,6 +14,7 @@ from arcacct.records.enrichment import DEFAULT
 from arcacct.records.model import Job
 from arcacct.records.rejected import Fault, tried
 from arcacct.records.states import ABORTED, COMPLETED, CORE_SECONDS, FAILED
+from arcacct.resources import granted
 from arcacct.sources.engine.runs import BatchSite, KeptRun, Noise, NoUsage, ParsedRun, RunTable, SourceType, together
 from arcacct.wording import span_of
 
@@ -170,6 +171,7 @@ class LogSource(SourceType[BatchRun]):
         nodes = tuple(name for name in run.node_list.split(",") if name)
         guessed = (("wall_s", DEFAULT),) if run.wall_s is None else ()
         cores = max(run.cores or 0, *(cores for *_, cores in _phases(run))) if run.phases else run.cores
+        wall_s = run.end_time - run.start_time if run.wall_s is None else run.wall_s
         extra = {
             CORE_SECONDS: "" if run.core_s is None else str(run.core_s),
             "account": run.account if run.account != project else "",
@@ -190,7 +192,7 @@ class LogSource(SourceType[BatchRun]):
             core_count=cores,
             memory_kib=run.memory_kib,
             virtual_memory_kib=run.virtual_memory_kib,
-            wall_s=run.end_time - run.start_time if run.wall_s is None else run.wall_s,
+            wall_s=wall_s,
             cpu_user_s=run.cpu_user_s,
             cpu_kernel_s=run.cpu_kernel_s,
             job_name=run.name or None,
@@ -202,6 +204,7 @@ class LogSource(SourceType[BatchRun]):
             extra=tuple((key, value) for key, value in extra.items() if value),
             events=(("LRMSSTART", run.start_time), ("LRMSEND", run.end_time)),
             field_sources=((("benchmark", source),) if benchmark else ()) + guessed,
+            accelerators=granted(run.gpus or 0, wall_s),
         )
 
     def joined(self, one: BatchRun, other: BatchRun) -> BatchRun:

@@ -17,7 +17,7 @@ from arcacct.errors import InputError, UsageError
 from arcacct.files.follow import STDIN, FileOffset, FileTailer, Overlong, Reader
 from arcacct.records import batch_jobs, usage
 from arcacct.records.batch_jobs import FOLLOWED_S
-from arcacct.records.enrichment import OF_AREX, Conflict, enrich
+from arcacct.records.enrichment import OF_AREX, Conflict, enrich, set_accelerators
 from arcacct.records.imports import SHOWN, ImportRun, Progress, RunReport, Say
 from arcacct.records.model import Job
 from arcacct.records.rejected import Fault, RejectedEntry, RejectedRecord, forget
@@ -226,6 +226,7 @@ class _Slice(Generic[RunT]):
         source, over_arex = self.type.system.source, not self.policy.prefer_arc
         told, marks = batch_jobs.measured(job), dict(job.field_sources)
         done = enrich(self.con, record_id, source, told, events=job.events, marks=marks, over_arex=over_arex)
+        set_accelerators(self.con, record_id, source, self.type.table.place_of(members[-1].run), job.accelerators)
         self.taken = self.taken.plus(BatchTaken(enriched=int(done.changed), conflicts=done.conflicts))
         self._link(members, record_id)
 
@@ -243,6 +244,11 @@ class _Slice(Generic[RunT]):
             self.taken = self.taken.plus(BatchTaken(**counts))
         changed = [one for no, one in self.now.items() if no in self.kept and one != self.kept[no]]
         self.type.table.keep(self.con, [one for no, one in self.now.items() if no not in self.kept], changed)
+        # A record that its runs left for another one.
+        now = {one.record_id for one in self.now.values()}
+        for record_id in (self.kept[one.no].record_id for one in changed):
+            if record_id is not None and record_id not in now:
+                set_accelerators(self.con, record_id, self.type.system.source, "", None)
         return self.taken
 
 

@@ -18,6 +18,7 @@ from arcacct.records.batch_systems import BatchSystem
 from arcacct.records.model import Job
 from arcacct.records.rejected import Fault
 from arcacct.records.states import CORE_SECONDS, OF_RUNS
+from arcacct.resources import of_runs
 from arcacct.wording import count_of
 
 
@@ -462,6 +463,7 @@ def together(jobs: Sequence[Job]) -> Job:
         extra=tuple(extra.items()),
         events=tuple(event for job in jobs for event in job.events),
         field_sources=tuple(sources.items()),
+        accelerators=of_runs([job.accelerators for job in jobs]),
     )
 
 

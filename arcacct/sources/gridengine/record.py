@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator
 from operator import attrgetter
 from typing import Any, NamedTuple
@@ -11,6 +10,7 @@ from arcacct.records import batch_jobs, states
 from arcacct.records.enrichment import DEFAULT
 from arcacct.records.model import Job, whole_cpu_s
 from arcacct.records.states import ABORTED, COMPLETED
+from arcacct.resources import Accelerators, granted, gridengine_gpus, of_runs
 from arcacct.sources.engine.runs import BatchSite
 
 # Grid Engine's records: one for each run of a job or of one of its tasks.
@@ -169,77 +169,11 @@ def started(record: Record) -> bool:
     return record.start_time_us > 0 and record.failed not in DID_NOT_RUN
 
 
-# The number of GPUs that Grid Engine granted to a job. The newest versions report it. For others, the request counts.
-#
-# No other value shows it: Grid Engine treats a site's GPU resource like any other resource.
-
-
-_NAME = re.compile(r"(?:n|num_?)?gpus?", re.IGNORECASE)
-"""Names that sites give to the GPU resource."""
-_REQUESTS = re.compile(r"(?:^|\s)-l\s+(\S+)")
-_AMOUNT = re.compile(r"([A-Za-z_]+)=([0-9]{1,9})(?:\.0*)?")
-_GRANTED = re.compile(r"([^()]*)\(([^()]*)\)")
-_BETWEEN = re.compile(r"[\s,;+]+")
-_SAID = ("resource_map", "granted_req", "gpus")
-"""Names of further fields of a record that show the GPUs."""
-
-
-def gpu_count(category: str, resource_map: str, granted_req: str, gpus: str) -> int:
-    """
-    Return the number of GPUs of a job from the first of these fields that shows it; 0: no GPUs, or unknown.
-
-    A request such as ``-l gpu=2`` counts for the whole job, as in Open XDMoD.
-    """
-    asked = ",".join(_REQUESTS.findall(category))
-    return _mapped(resource_map) or _requested(granted_req) or _requested(asked) or _listed(gpus)
-
-
 def gpus_of(record: Record) -> int:
     """Return the number of GPUs of a job from its record."""
     said = {name: str(value) for group, name, value in record.custom if not group}
-    return gpu_count(record.category or "", *(said.get(name, "") for name in _SAID))
-
-
-def _requested(requests: str) -> int:
-    """Return the requested GPUs of a text such as ``h_rt=600,gpu=2``."""
-    found = [match.groups() for match in map(_AMOUNT.fullmatch, map(str.strip, requests.split(","))) if match]
-    return max((int(amount) for name, amount in found if _NAME.fullmatch(name)), default=0)
-
-
-def _mapped(text: str) -> int:
-    """Count the GPU ids in a resource map such as ``gpu=node1=(0 1),node2=(0)``."""
-    found, is_gpu = 0, False
-    for before, ids in _GRANTED.findall(text):
-        names = [name for name in before.strip(", ").split("=") if name]
-        # A host without a resource name belongs to the resource before it.
-        is_gpu = bool(names and _NAME.fullmatch(names[0])) or (is_gpu and len(names) < 2)
-        found += len(_BETWEEN.split(ids.strip())) if is_gpu and ids.strip() else 0
-    return found
-
-
-def _listed(text: str) -> int:
-    """Count the GPUs of a list such as ``node1=0,1``. A single number gives 0: it may be a count or an ID."""
-    found = [one.rpartition("=")[2] for one in _BETWEEN.split(re.sub(r"[()]", " ", text)) if one.rpartition("=")[2]]
-    return 0 if text.isdecimal() else len(found)
-
-
-_FIELD = (
-    "(SELECT CAST(Value AS TEXT) FROM GridEngineUsage AS Said WHERE Said.RecordNo = Run.RecordNo AND UsageGroup = ''"
-)
-GPU_FIELDS = ("Category", *(f"Said_{name}" for name in _SAID))
-"""The columns of RUNS_WITH_GPUS, in the order of the arguments of `gpu_count`."""
-RUNS_WITH_GPUS = (
-    "(SELECT RecordID, RecordNo, Cell, CAST(round((EndTimeUs - StartTimeUs) / 1000000.0) AS INTEGER) AS Elapsed,"
-    " coalesce(Category, '') AS Category, "
-    + ", ".join(f"coalesce({_FIELD} AND Name = '{name}'), '') AS Said_{name}" for name in _SAID)
-    # Most runs have a start time above 0. The ``+`` avoids its index, which would read them one by one.
-    + " FROM GridEngineRecords AS Run WHERE RecordID IS NOT NULL AND PeTaskID IS NULL AND +StartTimeUs > 0"
-    f" AND EndTimeUs > StartTimeUs AND Failed NOT IN ({', '.join(map(str, sorted(DID_NOT_RUN)))})"
-    " AND (instr(lower(Category), 'gpu') OR EXISTS (SELECT 1 FROM GridEngineUsage AS Said WHERE"
-    f" Said.RecordNo = Run.RecordNo AND UsageGroup = '' AND Name IN {_SAID!r}))"
-    ")"
-)
-"""SQL for a table of the runs whose records may mention GPUs."""
+    names = ("resource_map", "granted_req", "gpus")
+    return gridengine_gpus(record.category or "", *(said.get(name, "") for name in names))
 
 
 # Make jobs from records: find the runs of one job, and add up their measured values.
@@ -491,7 +425,14 @@ def local_job(runs: JobRuns, site: BatchSite) -> Job | None:
             for event in (("LRMSSTART", run.master.start_time_us // _US), ("LRMSEND", end_us(run.master) // _US))
         ),
         field_sources=tuple(sources),
+        accelerators=of_runs([_accelerators(run.master) for run in counted]),
     )
+
+
+def _accelerators(record: Record) -> Accelerators | None:
+    """Return the GPUs of a run, from its start to its end."""
+    elapsed_us = record.end_time_us - record.start_time_us
+    return granted(gpus_of(record), int(elapsed_us / _US + 0.5)) if elapsed_us > 0 else None
 
 
 def local_job_id(record: Record) -> str:

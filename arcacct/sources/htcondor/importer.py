@@ -10,6 +10,7 @@ from arcacct.records.batch_jobs import Figures, figures, same_host
 from arcacct.records.batch_systems import HTCONDOR as SYSTEM
 from arcacct.records.model import Job, parsed_fqan
 from arcacct.records.states import ABORTED, COMPLETED, FAILED
+from arcacct.resources import granted
 from arcacct.sources.engine.runs import BatchSite, ParsedRun, RunTable, SourceType
 from arcacct.sources.htcondor.history import FIELDS, OVERLAP_S, REMOVED, CondorJob, HistoryForm, read
 
@@ -65,6 +66,7 @@ def local_job(job: CondorJob, site: BatchSite) -> Job:
         extra=tuple(_extra(job)),
         events=(("LRMSSTART", job.start_time), ("LRMSEND", job.end_time)),
         field_sources=(("benchmark", source),) if benchmark and source else (),
+        accelerators=granted(job.gpus or 0, job.wall_s),
     )
 
 

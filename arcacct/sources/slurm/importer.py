@@ -12,6 +12,7 @@ from arcacct.records.enrichment import CONFIGURED, SLURM
 from arcacct.records.model import Job, whole_cpu_s
 from arcacct.records.slurm_formats import expand
 from arcacct.records.states import ABORTED, COMPLETED, FAILED
+from arcacct.resources import granted, parsed_tres, tres_gpus
 from arcacct.sources.engine.runs import BatchSite, ParsedRun, RunTable, SourceType
 from arcacct.sources.slurm.record import FIELDS, SlurmRun, true_signal
 from arcacct.sources.slurm.sacct import OVERLAP_S, OutputForm, read
@@ -78,6 +79,7 @@ def local_job(run: SlurmRun, site: BatchSite) -> Job:
     whose = {"owner": run.user, "group": run.group, "account": run.account, "project": run.account}
     benchmark, _source = site.benchmark(run.partition, run.end_time)
     names = node_names(run)
+    tres = parsed_tres(run.tres) if "gres/gpu" in run.tres or "energy=" in run.tres else {}
     user_s, kernel_s = whole_cpu_s(*(None if us is None else us / _US for us in (run.cpu_us, run.cpu_kernel_us)))
     return Job(
         batch_jobs.job_id("sonar", run.cluster, run.job_id, run.submit_time),
@@ -104,6 +106,7 @@ def local_job(run: SlurmRun, site: BatchSite) -> Job:
         extra=tuple(_extra(run)),
         events=(("LRMSSTART", run.start_time), ("LRMSEND", run.end_time)),
         field_sources=(("benchmark", CONFIGURED),) if benchmark else (),
+        accelerators=granted(tres_gpus(tres), run.elapsed_s, tres.get("energy")),
     )
 
 

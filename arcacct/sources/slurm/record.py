@@ -14,7 +14,6 @@ from typing import Any, NamedTuple, TypeVar
 from arcacct.errors import InputError
 from arcacct.records.rejected import optional
 from arcacct.records.slurm_formats import (
-    LARGEST,
     NOT_SAID,
     Instants,
     amount,
@@ -25,12 +24,12 @@ from arcacct.records.slurm_formats import (
     instants,
     is_secret,
     job_number,
-    parse,
     sampled_use,
     size_kib,
     state,
 )
 from arcacct.records.states import CPU_SLACK_S, MOST_NODES
+from arcacct.resources import LARGEST, parsed_tres
 from arcacct.sources.engine.runs import NEVER_STARTED, UNFINISHED, Field, Noise, NoUsage, values_of
 from arcacct.wording import count_of
 
@@ -249,7 +248,7 @@ def _with_energy(job: SacctPart, of_steps_j: int | None, elapsed_s: int, unusabl
     Energy that its nodes cannot have used is unusable: some counters of nodes wrap.
     """
     tres = job.run.tres
-    own_j = parse(tres).get("energy") if "energy=" in tres else None
+    own_j = parsed_tres(tres).get("energy") if "energy=" in tres else None
     known = [one for one in (job.use.energy_j, own_j, of_steps_j) if one]
     if not known:
         return tres
@@ -689,7 +688,7 @@ def part(row: Mapping[str, str], zone: tzinfo | None, unusable: set[str]) -> Sac
         end=time("End"),
         elapsed_s=seconds("elapsed_us") if elapsed_s is None else elapsed_s,
         suspended_s=seconds("suspended_us"),
-        cores=parse(texts["tres"]).get("cpu") if cores is None else cores,
+        cores=parsed_tres(texts["tres"]).get("cpu") if cores is None else cores,
         use=SacctUse(
             0,
             cpu_use((row_of.get("total_us"), parts_us), sampled_us),

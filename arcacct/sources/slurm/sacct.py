@@ -15,7 +15,6 @@ from arcacct.files.json_reader import MISSING, BeyondBoundsError, Reader, is_tor
 from arcacct.files.subprocess import printed
 from arcacct.records.rejected import Fault, fault_of, tried
 from arcacct.records.slurm_formats import (
-    LARGEST,
     LATEST_S,
     Instants,
     clean,
@@ -25,6 +24,7 @@ from arcacct.records.slurm_formats import (
     new_delimiter,
     state,
 )
+from arcacct.resources import LARGEST
 from arcacct.sources.engine.batch_runs import lines_of
 from arcacct.sources.engine.runs import Asked, Noise, NoUsage, ParsedRun
 from arcacct.sources.slurm.record import (

@@ -10,7 +10,8 @@ from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple, TypeVar
 
 from arcacct.records.rejected import fault_of
-from arcacct.records.slurm_formats import UNSET, MalformedError, compress, expand, known_count
+from arcacct.records.slurm_formats import MalformedError, compress, expand, known_count
+from arcacct.resources import UNSET
 from arcacct.sources.sonar import fields as sonar_fields
 from arcacct.sources.sonar.fields import STRICT, DroppedPart, Objects, RejectedObject, Strict, Tolerant
 from arcacct.sources.sonar.samples import Sample, card_id, sample

@@ -10,12 +10,13 @@ from arcacct.config.values import MapRule, NodeBenchmark, QueueBenchmark
 from arcacct.database.connection import Connection
 from arcacct.records import batch_jobs
 from arcacct.records.batch_jobs import LocalID, model_benchmark
-from arcacct.records.enrichment import SAMPLES, SLURM, enrich
+from arcacct.records.enrichment import SAMPLES, SLURM, enrich, set_accelerators
 from arcacct.records.model import Job
-from arcacct.records.slurm_formats import expand, gpu_count, parse
+from arcacct.records.slurm_formats import expand
 from arcacct.records.states import ABORTED, COMPLETED, FAILED
 from arcacct.records.texts import unescaped
 from arcacct.records.writer import JobWriter
+from arcacct.resources import Accelerators, parsed_tres, tres_gpus
 from arcacct.sources.sonar.envelopes import SACCT_FIELDS, SlurmJob
 from arcacct.sources.sonar.fields import LARGEST
 from arcacct.sources.sonar.spans import sampled_job, steps
@@ -109,7 +110,7 @@ def allocated(main: SlurmJob) -> dict[str, int]:
     Return the allocated resources of a job. Each one is from sacct, else from scontrol, since sacct's amount of it may
     be unusable.
     """
-    return parse(main.text("allocated_resources") or "") | parse(main.text("AllocTRES") or "")
+    return parsed_tres(main.text("allocated_resources") or "") | parsed_tres(main.text("AllocTRES") or "")
 
 
 def _cpu_time(main: SlurmJob, steps: Sequence[SlurmJob], sampled: int | None, limit_s: int) -> CPUTime:
@@ -172,7 +173,7 @@ class Hardware(NamedTuple):
 
 
 class Telemetry(NamedTuple):
-    """The telemetry of a job: a row of JobTelemetry."""
+    """The telemetry of a job: a row of JobTelemetry, and one of JobAccelerators."""
 
     cluster_id: int
     job_id: int
@@ -182,14 +183,10 @@ class Telemetry(NamedTuple):
     peak_memory_kib: int | None
     read_kib: int | None
     written_kib: int | None
-    gpu_count: int | None
-    gpu_allocated_s: int | None
     gpu_model: str | None
     gpu_occupied_s: float | None
-    gpu_busy_s: float | None
     gpu_peak_memory_kib: int | None
-    gpu_energy_j: float | None
-    energy_j: int | None
+    accelerators: Accelerators
     cpu_source: str | None
     task: int = 0
 
@@ -226,6 +223,7 @@ def take_back(con: Connection, site: Site, record_id: int) -> bool:
     """Remove from a record the values that telemetry added. Return True when the record changed."""
     before = con.total_changes
     if con.execute("DELETE FROM JobTelemetry WHERE RecordID = ?", (record_id,)).rowcount:
+        set_accelerators(con, record_id, SAMPLES, "", None)
         values = dict.fromkeys(("memory_kib", "benchmark", "system_software", "wn_instance"))
         enrich(con, record_id, SAMPLES, values, default_benchmark=site.default_benchmark, takes_back=True)
     return con.total_changes != before
@@ -255,12 +253,12 @@ def telemetry_of(con: Connection, part: Part, record_id: int | None) -> tuple[Te
     hardware = [found for name in names if (found := hardware_at(con, cluster_id, name, start)) is not None]
     models = dict.fromkeys(one.cpu_model for one in hardware if one.cpu_model)
     card_model = ";".join(dict.fromkeys(filter(None, card_models))) or None
-    seconds = (sum(card[1] for card in cards), sum(card[2] for card in cards)) if cards else (None, None)
+    occupied_s, busy_s = (sum(card[1] for card in cards), sum(card[2] for card in cards)) if cards else (None, None)
     peak_kib = max((card[3] for card in cards), default=None)
     energies = [card[4] for card in cards if card[4] is not None]
-    of_cards = (gpus, allocated_s, card_model, *seconds, peak_kib, sum(energies) if energies else None)
+    accelerators = Accelerators(gpus, allocated_s, busy_s, sum(energies) if energies else None, energy_j)
     of_job = (cluster_id, job.number, ";".join(models) or None, *use[:5])
-    return Telemetry._make((*of_job, *of_cards, energy_j, None, job.task)), hardware
+    return Telemetry._make((*of_job, card_model, occupied_s, peak_kib, accelerators, None, job.task)), hardware
 
 
 def _allocated(slurm: Sequence[SlurmJob]) -> tuple[int | None, int | None, int | None]:
@@ -270,9 +268,9 @@ def _allocated(slurm: Sequence[SlurmJob]) -> tuple[int | None, int | None, int |
     joules = []
     for run in slurm:
         tres, usage = allocated(run), slurm_usage(run, (), 0)
-        counts.append(gpu_count(tres))
+        counts.append(tres_gpus(tres))
         if usage is not None:
-            seconds.append(gpu_count(tres) * usage.wall_s)
+            seconds.append(tres_gpus(tres) * usage.wall_s)
         if "energy" in tres:
             joules.append(tres["energy"])
     return counts[-1] if counts else None, _sum(seconds), _sum(joules)
@@ -316,9 +314,12 @@ def hardware_at(con: Connection, cluster_id: int, node: str, at: int) -> Hardwar
 
 def store_telemetry(con: Connection, record_id: int, telemetry: Telemetry) -> None:
     """Store the telemetry of the job of a record."""
-    old = con.execute("SELECT * FROM JobTelemetry WHERE RecordID = ?", (record_id,)).fetchone()
-    if old is None or tuple(old[1:]) != tuple(telemetry):
-        con.execute(f"INSERT OR REPLACE INTO JobTelemetry VALUES ({', '.join('?' * 19)})", (record_id, *telemetry))
+    *values, accelerators, cpu_source, task = telemetry
+    row = (record_id, *values, cpu_source, task)
+    if row != con.execute("SELECT * FROM JobTelemetry WHERE RecordID = ?", (record_id,)).fetchone():
+        con.execute(f"INSERT OR REPLACE INTO JobTelemetry VALUES ({', '.join('?' * len(row))})", row)
+    (cluster,) = con.execute("SELECT Name FROM Clusters WHERE ID = ?", (telemetry.cluster_id,)).fetchone()
+    set_accelerators(con, record_id, SAMPLES, cluster, accelerators)
 
 
 # Make jobs from Slurm's jobs where A-REX has none.

@@ -365,7 +365,7 @@ SELECT
   CAST(CASE WHEN counted THEN PeakMemory END AS INTEGER) AS peak_memory_kib,
   CAST(CASE WHEN counted THEN ReadKiB END AS INTEGER) AS read_kib,
   CAST(CASE WHEN counted THEN WrittenKiB END AS INTEGER) AS written_kib,
-  GPUCount AS gpu_count,
+  CAST(GPUCount AS INTEGER) AS gpu_count,
   CAST(CASE WHEN counted THEN GPUAllocatedS END AS INTEGER) AS gpu_allocated_s,
   GPUModel AS gpu_model,
   CAST(CASE WHEN counted THEN GPUOccupiedS END AS REAL) AS gpu_occupied_s,
@@ -377,7 +377,8 @@ SELECT
   counted
 FROM JobTelemetry
 JOIN JobValues ON JobValues.record_id = JobTelemetry.RecordID
-JOIN Clusters ON Clusters.ID = ClusterID;
+JOIN Clusters ON Clusters.ID = ClusterID
+LEFT JOIN JobAccelerators ON JobAccelerators.RecordID = JobTelemetry.RecordID AND JobAccelerators.Source = 'sonar';
 
 -- What each job used of each GPU, all hours together.
 --   cluster: cluster; Clusters

@@ -32,7 +32,7 @@ from arcacct.queries.questions import Selection, measured_parts
 from arcacct.records.model import Job
 from arcacct.sources.engine.runs import BatchSite
 from arcacct.sources.gridengine.accounting_file import record
-from arcacct.sources.gridengine.record import JobRuns, Record, gpu_count, is_reserved, jobs, local_job, used, wall_us
+from arcacct.sources.gridengine.record import JobRuns, Record, is_reserved, jobs, local_job, used, wall_us
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -325,52 +325,6 @@ def world(tmp_path) -> Iterator[World]:
         yield World(here, con)
 
 
-@pytest.mark.parametrize(
-    ("category", "gpus"),
-    [
-        ("-l gpu=2", 2),
-        ("-U users -l h_rt=600,gpu=1,h_vmem=4G -pe smp 8", 1),
-        ("-l ngpus=4", 4),
-        ("-l gpu=1.000000", 1),
-        ("-l GPU=1 -l gpu=3", 3),
-        ("-l gpu=0", 0),
-        ("-l gpu=0.25", 0),
-        ("-l gpu=a100", 0),
-        ("-l gpu_mem=16,mygpu=2,gpu_type=3", 0),
-        ("-q gpu=2", 0),
-        ("-P gpu -q gpu.q", 0),
-        ("", 0),
-    ],
-)
-def test_what_was_asked_for(category, gpus) -> None:
-    """Whole GPUs of resources called so, and nothing that only looks like it."""
-    assert gpu_count(category, "", "", "") == gpus
-
-
-@pytest.mark.parametrize(
-    ("resource_map", "granted_req", "listed", "gpus"),
-    [
-        pytest.param("gpu=wn1=(0 3)", "", "", 2, id="one host"),
-        pytest.param("gpu=wn1=(0 1),wn2=(0)", "", "", 3, id="two hosts"),
-        pytest.param("licence=wn1=(a b),gpu=gpunode2=(0)", "gpu=7", "", 1, id="another resource"),
-        pytest.param("licence=gpunode1=(a b)", "h_rt=600,gpu=4", "", 4, id="granted"),
-        pytest.param("", "", "wn1=0,1", 5, id="asked for, which says more than a list"),
-        pytest.param("gpu=wn1=()", "", "", 5, id="nothing mapped"),
-    ],
-)
-def test_what_was_granted(resource_map, granted_req, listed, gpus) -> None:
-    """What was mapped to the job holds, then what was granted to it, then what it asked for."""
-    assert gpu_count("-l gpu=5", resource_map, granted_req, listed) == gpus
-
-
-@pytest.mark.parametrize(
-    ("listed", "gpus"), [("wn1=0,1", 2), ("wn1(0 1),wn2(0)", 5), ("GPU-77a0", 1), ("3", 0), ("", 0)]
-)
-def test_a_list(listed, gpus) -> None:
-    """Where nothing else tells it a list is counted; a mere number may be the name of a GPU, too."""
-    assert gpu_count("", "", "", listed) == gpus
-
-
 def test_gpu_hours_of_jobs(world, tmp_path) -> None:
     """Of every run that counts, once for the job and not for its tasks; in sums, as attribute, and in datasets."""
     path = tmp_path / "accounting"
@@ -414,9 +368,7 @@ def test_telemetry_knows_better(world, tmp_path) -> None:
     path = tmp_path / "accounting"
     path.write_bytes(ran(1, 1, 10, 3610, category="-l gpu=2"))
     world.take(path)
-    world.con.execute("INSERT INTO Clusters (ID, Name) VALUES (1, 'c')")
-    telemetry = "INSERT INTO JobTelemetry (RecordID, ClusterID, JobID, Samples, GPUCount, GPUAllocatedS)"
-    world.con.execute(f"{telemetry} SELECT RecordID, 1, 1, 1, 4, 14400 FROM AAR")
+    world.con.execute("INSERT INTO JobAccelerators SELECT RecordID, 'sonar', 'c', 4, 14400, NULL, NULL, NULL FROM AAR")
 
     told = [part.gpu_s for part in measured_parts(world.con, Selection(), ("month",), everything=False)]
 

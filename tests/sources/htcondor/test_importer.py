@@ -453,7 +453,7 @@ def test_gpus_times_the_time_that_all_runs_took(host) -> None:
     assert counted_s(host, Selection(from_s=BEGIN, before_s=BEGIN + 86_400)) == 2 * 60 + 3 * 30
     assert sorted(host.rows(attributes)) == [("1.0", "2"), ("2.0", "3")]
     assert exported == {"1.0": ("ce.example.org", 2, 120), "2.0": ("ce.example.org", 3, 90)}
-    assert look(host.con).seen[202611]["runs"] == 2
+    assert look(host.con).seen[202611]["accelerators"] == 2 + (2 + 120) + (3 + 90)
 
 
 def test_a_part_of_a_gpu_is_counted_as_a_part(host) -> None:
@@ -475,10 +475,6 @@ def test_a_part_of_a_gpu_is_counted_as_a_part(host) -> None:
 def test_telemetry_knows_better(host) -> None:
     """Where telemetry has the batch system's word of a job, that is counted, and nothing twice."""
     host.take(history(ad(1, GPUsProvisioned=2)))
-    host.con.execute("INSERT INTO Clusters (ID, Name) VALUES (1, 'c')")
-    host.con.execute(
-        "INSERT INTO JobTelemetry (RecordID, ClusterID, JobID, Samples, GPUCount, GPUAllocatedS)"
-        " SELECT RecordID, 1, 1, 1, 4, 14400 FROM AAR"
-    )
+    host.con.execute("INSERT INTO JobAccelerators SELECT RecordID, 'sonar', 'c', 4, 14400, NULL, NULL, NULL FROM AAR")
 
     assert counted_s(host) == 14_400

@@ -476,3 +476,63 @@ def test_a_change_of_map_lines(host) -> None:
     assert host.value("SELECT vo FROM v1_jobs") is None
     host.work().again()
     assert host.value("SELECT vo FROM v1_jobs") == "atlas"
+
+
+ALLOCATED = f"{COLUMNS}|AllocTRES"
+OF_JOBS = (
+    "SELECT job_id, allocated_gpus, allocated_gpu_s, busy_gpu_s, gpus_energy_j, nodes_energy_j, gpus_source,"
+    " energy_source FROM v1_jobs ORDER BY job_id"
+)
+
+
+def test_gpus_and_energy_of_jobs_come_from_their_runs(host) -> None:
+    """Of a job of A-REX from all its runs; energy 0 is known, Slurm's mark for unknown is not."""
+    arc_job(host)
+    host.take(
+        table(
+            f"{row(1, Submit=BEGIN - 2)}|cpu=2,energy=500,gres/gpu:a100=2,gres/gpu=2",
+            f"{row(1, ElapsedRaw=30)}|cpu=2,energy=7,gres/gpu=4",
+            f"{row(2)}|cpu=2,gres/gpu:a100=1,gres/gpu:h100=3,energy=18446744073709551614",
+            f"{row(3)}|cpu=2,energy=0",
+            f"{row(4)}|cpu=2",
+            columns=ALLOCATED,
+        )
+    )
+
+    assert [values for _job_id, *values in host.rows(OF_JOBS)] == [
+        [4, 240, None, None, 507, "sacct", "sacct"],
+        [4, 240, None, None, None, "sacct", None],
+        [None, None, None, None, 0, None, "sacct"],
+        [None] * 7,
+    ]
+
+
+def test_a_run_takes_its_gpus_to_another_job_of_arex(host) -> None:
+    """A job that A-REX recorded later is a better match: the first one has no GPUs any more."""
+    arc_job(host)
+    host.take(table(f"{row(1)}|cpu=2,energy=7,gres/gpu=4", columns=ALLOCATED))
+    assert [values[:2] for values in host.rows(OF_JOBS)] == [("arc1", 4)]
+    arc_job(host, "arc2", SubmitTime=BEGIN - 1)
+    host.take()
+
+    assert [values[:2] for values in host.rows(OF_JOBS)] == [("arc1", None), ("arc2", 4)]
+
+
+@pytest.mark.parametrize(
+    ("gpus", "energy_j", "values"),
+    [
+        (3, 9, [3, 30, 1.5, 2.5, 9, "sonar", "sonar"]),
+        (3, None, [3, 30, 1.5, 2.5, 7, "sonar", "sacct"]),
+        (0, 0, [None, None, 1.5, 2.5, 7, None, "sacct"]),
+        (None, None, [4, 240, 1.5, 2.5, 7, "sacct", "sacct"]),
+    ],
+)
+def test_telemetry_precedes_sacct_where_it_knows(host, gpus, energy_j, values) -> None:
+    """Value by value; what only samples tell is always telemetry's."""
+    host.take(table(f"{row(1)}|cpu=2,energy=7,gres/gpu=4", columns=ALLOCATED))
+    host.con.execute(
+        "INSERT INTO JobAccelerators SELECT RecordID, 'sonar', 'c', ?, ?, 1.5, 2.5, ? FROM AAR",
+        (gpus, (gpus and 10 * gpus) or None, energy_j),
+    )
+
+    assert [found for _job_id, *found in host.rows(OF_JOBS)] == [values]

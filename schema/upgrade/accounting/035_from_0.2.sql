@@ -6,6 +6,7 @@ DROP VIEW UsageCells;
 DROP VIEW v1_sampled_jobs;
 DROP VIEW v1_job_accelerators;
 DROP VIEW v1_job_commands;
+DROP VIEW v1_job_telemetry;
 DROP TRIGGER RecordNotes_AAR_delete;
 DROP TRIGGER ForgottenRecords_AAR_delete;
 DROP INDEX IF EXISTS RecordNotes_Noted_IDX;
@@ -15,6 +16,7 @@ DROP INDEX IF EXISTS Cells_ChangedSeq_IDX;
 DROP INDEX IF EXISTS Contributions_Cell_IDX;
 DROP INDEX IF EXISTS Contributions_Waiting_IDX;
 DROP INDEX IF EXISTS NodeCards_UUID_IDX;
+DROP INDEX IF EXISTS HTCondorJobs_GPUs_IDX;
 
 -- A finished job is read from its tables: no copy of it is kept until every target has it. Which records wait for a
 -- target is said by a place in the log, the last before the first copy.
@@ -92,6 +94,60 @@ INSERT INTO TelemetryToDivide
   SELECT RecordID FROM JobTelemetry JOIN (
       SELECT ClusterID, JobID, Task FROM JobTelemetry GROUP BY ClusterID, JobID, Task HAVING count(*) > 1
     ) USING (ClusterID, JobID, Task);
+
+-- GPUs and energy of jobs in one table, from telemetry and from the runs of batch systems, whose texts the program parses
+-- (arcacct/resources.py): of each job the number of GPUs of its last run, and sums.
+CREATE TABLE JobAccelerators (
+  RecordID INTEGER NOT NULL, Source TEXT NOT NULL, Place TEXT NOT NULL, GPUCount INTEGER, GPUAllocatedS REAL,
+  GPUBusyS REAL, GPUEnergyJ REAL, EnergyJ INTEGER,
+  PRIMARY KEY (RecordID, Source)
+) WITHOUT ROWID;
+INSERT INTO JobAccelerators
+  SELECT RecordID, 'sonar', Clusters.Name, GPUCount, GPUAllocatedS, GPUBusyS, GPUEnergyJ, EnergyJ
+    FROM JobTelemetry JOIN Clusters ON Clusters.ID = ClusterID
+   WHERE coalesce(GPUCount, GPUAllocatedS, GPUBusyS, GPUEnergyJ, EnergyJ) IS NOT NULL;
+ALTER TABLE JobTelemetry RENAME TO FormerJobTelemetry;
+CREATE TABLE JobTelemetry (
+  RecordID INTEGER PRIMARY KEY, ClusterID INTEGER NOT NULL REFERENCES Clusters (ID), JobID INTEGER NOT NULL,
+  CPUModel TEXT, Samples INTEGER NOT NULL, CPUS INTEGER, PeakMemory INTEGER, ReadKiB INTEGER, WrittenKiB INTEGER,
+  GPUModel TEXT, GPUOccupiedS REAL, GPUPeakMemory INTEGER, CPUSource TEXT, Task INTEGER NOT NULL DEFAULT 0
+);
+INSERT INTO JobTelemetry
+  SELECT RecordID, ClusterID, JobID, CPUModel, Samples, CPUS, PeakMemory, ReadKiB, WrittenKiB, GPUModel, GPUOccupiedS,
+         GPUPeakMemory, CPUSource, Task
+    FROM FormerJobTelemetry;
+DROP TABLE FormerJobTelemetry;
+CREATE TEMP TABLE Granted AS
+  SELECT RecordID, 'sacct' AS Source, Cluster AS Place, SubmitTime AS Time, slurm_gpus(AllocTRES) AS GPUs,
+         Elapsed AS ElapsedS, slurm_energy_j(AllocTRES) AS EnergyJ
+    FROM SlurmRuns WHERE instr(AllocTRES, 'gres/gpu') OR instr(AllocTRES, 'energy=')
+  UNION ALL
+  SELECT RecordID, 'htcondor', Schedd, EndTime, GPUs, Wall, NULL FROM HTCondorJobs WHERE GPUs > 0
+  UNION ALL
+  SELECT RecordID, 'gridengine', Cell, StartTimeUs,
+         gridengine_gpus(coalesce(Category, ''),
+           coalesce((SELECT CAST(Value AS TEXT) FROM GridEngineUsage AS Told
+                      WHERE Told.RecordNo = Run.RecordNo AND UsageGroup = '' AND Name = 'resource_map'), ''),
+           coalesce((SELECT CAST(Value AS TEXT) FROM GridEngineUsage AS Told
+                      WHERE Told.RecordNo = Run.RecordNo AND UsageGroup = '' AND Name = 'granted_req'), ''),
+           coalesce((SELECT CAST(Value AS TEXT) FROM GridEngineUsage AS Told
+                      WHERE Told.RecordNo = Run.RecordNo AND UsageGroup = '' AND Name = 'gpus'), '')),
+         CAST(round((EndTimeUs - StartTimeUs) / 1000000.0) AS INTEGER), NULL
+    FROM GridEngineRecords AS Run
+   WHERE PeTaskID IS NULL AND StartTimeUs > 0 AND EndTimeUs > StartTimeUs
+     AND Failed NOT IN (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 21, 26, 27, 28, 29, 36, 38)
+     AND (instr(lower(Category), 'gpu') OR EXISTS (SELECT 1 FROM GridEngineUsage AS Told
+           WHERE Told.RecordNo = Run.RecordNo AND UsageGroup = '' AND Name IN ('resource_map', 'granted_req', 'gpus')));
+INSERT INTO JobAccelerators
+  SELECT RecordID, Source, Place, nullif(CAST(GPUs AS INTEGER) + (GPUs > CAST(GPUs AS INTEGER)), 0),
+         sum(CASE WHEN GPUs > 0 AND ElapsedS > 0 AND 1.0 * GPUs * ElapsedS <= 9007199254740992 THEN 1.0 * GPUs * ElapsedS END),
+         NULL, NULL, sum(EnergyJ)
+    FROM Granted
+   WHERE (GPUs > 0 OR EnergyJ IS NOT NULL) AND RecordID IN (SELECT RecordID FROM AAR)
+   GROUP BY RecordID, Source
+  -- The other columns are those of the last run.
+  HAVING max(Time) IS NOT NULL;
+DROP TABLE Granted;
 
 -- Records with values that cannot be true, and other records that are in no figure until an operator decides about them.
 CREATE TABLE RecordHolds (

@@ -1,4 +1,4 @@
--- The accounting database as arcacct makes it (schema 34), for later programs.
+-- The accounting database as arcacct makes it (schema 35), for later programs.
 CREATE TABLE AAR (
   RecordID          INTEGER PRIMARY KEY AUTOINCREMENT,
   JobID             TEXT NOT NULL UNIQUE,
@@ -344,6 +344,17 @@ CREATE TABLE ImportedFiles (
   Stamp    TEXT NOT NULL,
   Imported INTEGER NOT NULL
 );
+CREATE TABLE JobAccelerators (
+  RecordID      INTEGER NOT NULL,
+  Source        TEXT NOT NULL,
+  Place         TEXT NOT NULL,
+  GPUCount      INTEGER,
+  GPUAllocatedS REAL,
+  GPUBusyS      REAL,
+  GPUEnergyJ    REAL,
+  EnergyJ       INTEGER,
+  PRIMARY KEY (RecordID, Source)
+) WITHOUT ROWID;
 CREATE TABLE JobCommandUsage (
   SampledJobID   INTEGER NOT NULL REFERENCES SampledJobs (ID),
   NodeID         INTEGER NOT NULL REFERENCES NodeNames (ID),
@@ -402,14 +413,9 @@ CREATE TABLE JobTelemetry (
   PeakMemory    INTEGER,
   ReadKiB       INTEGER,
   WrittenKiB    INTEGER,
-  GPUCount      INTEGER,
-  GPUAllocatedS INTEGER,
   GPUModel      TEXT,
   GPUOccupiedS  REAL,
-  GPUBusyS      REAL,
   GPUPeakMemory INTEGER,
-  GPUEnergyJ    REAL,
-  EnergyJ       INTEGER,
   CPUSource     TEXT,
   Task          INTEGER NOT NULL DEFAULT 0
 );
@@ -1133,6 +1139,14 @@ SELECT * FROM (
     )
    GROUP BY Month, UserID, VOID, FQAN, EndpointID, NodeCount, CPUCount, Benchmark, AuthGroups
 );
+CREATE VIEW KnownAccelerators AS
+SELECT Own.RecordID, Own.Source, Own.Place,
+       CASE WHEN Better.GPUCount IS NULL THEN Own.GPUCount END AS GPUCount,
+       CASE WHEN Better.GPUCount IS NULL THEN Own.GPUAllocatedS END AS GPUAllocatedS,
+       Own.GPUBusyS, Own.GPUEnergyJ,
+       CASE WHEN ifnull(Better.EnergyJ, 0) = 0 THEN Own.EnergyJ END AS EnergyJ
+  FROM JobAccelerators AS Own LEFT JOIN JobAccelerators AS Better
+    ON Better.RecordID = Own.RecordID AND Better.Source = 'sonar' AND Own.Source <> 'sonar';
 CREATE TRIGGER PseudonymisedRecords_AAR_delete AFTER DELETE ON AAR
 BEGIN
   DELETE FROM PseudonymisedRecords WHERE RecordID = old.RecordID;
@@ -1154,7 +1168,6 @@ CREATE INDEX SlurmRuns_Waiting_IDX ON SlurmRuns (Cluster, JobID) WHERE RecordID 
 CREATE UNIQUE INDEX HTCondorJobs_Key_IDX ON HTCondorJobs (Cluster, Proc, Schedd, Queued);
 CREATE INDEX HTCondorJobs_RecordID_IDX ON HTCondorJobs (RecordID);
 CREATE INDEX HTCondorJobs_EndTime_IDX ON HTCondorJobs (EndTime);
-CREATE INDEX HTCondorJobs_GPUs_IDX ON HTCondorJobs (RecordID) WHERE GPUs > 0;
 CREATE INDEX HTCondorJobs_Waiting_IDX ON HTCondorJobs (Schedd, Cluster, Proc) WHERE RecordID IS NULL;
 CREATE UNIQUE INDEX BatchRuns_Key_IDX ON BatchRuns (JobNumber, Task, Place, StartTime, Source);
 CREATE INDEX BatchRuns_RecordID_IDX ON BatchRuns (RecordID);
@@ -1297,7 +1310,16 @@ SELECT
          + CASE WHEN Hold.CPUCount IS NULL AND Hold.UsedWalltime IS NULL
                 THEN coalesce((SELECT CAST(InfoValue AS INTEGER) - AAR.UsedWalltime * AAR.CPUCount FROM JobInfo
                                 WHERE RecordID = AAR.RecordID AND +InfoKey = 'coreseconds' LIMIT 1), 0)
-                ELSE 0 END END AS INTEGER) AS core_s
+                ELSE 0 END END AS INTEGER) AS core_s,
+  CAST((SELECT nullif(max(GPUCount), 0) FROM KnownAccelerators WHERE RecordID = AAR.RecordID) AS INTEGER) AS allocated_gpus,
+  CAST((SELECT nullif(max(GPUAllocatedS), 0) FROM KnownAccelerators WHERE RecordID = AAR.RecordID) AS REAL) AS allocated_gpu_s,
+  CAST((SELECT max(GPUBusyS) FROM KnownAccelerators WHERE RecordID = AAR.RecordID) AS REAL) AS busy_gpu_s,
+  CAST((SELECT max(GPUEnergyJ) FROM KnownAccelerators WHERE RecordID = AAR.RecordID) AS REAL) AS gpus_energy_j,
+  CAST((SELECT max(EnergyJ) FROM KnownAccelerators WHERE RecordID = AAR.RecordID) AS INTEGER) AS nodes_energy_j,
+  CAST((SELECT Source FROM KnownAccelerators WHERE RecordID = AAR.RecordID AND GPUCount > 0
+    ORDER BY GPUCount DESC LIMIT 1) AS TEXT) AS gpus_source,
+  CAST((SELECT Source FROM KnownAccelerators WHERE RecordID = AAR.RecordID AND EnergyJ IS NOT NULL
+    ORDER BY EnergyJ DESC LIMIT 1) AS TEXT) AS energy_source
 FROM AAR
 LEFT JOIN RecordHolds AS Hold ON Hold.RecordID = AAR.RecordID
 LEFT JOIN Endpoints ON Endpoints.ID = AAR.EndpointID
@@ -1324,7 +1346,13 @@ SELECT
   CAST(CASE WHEN counted THEN stage_out_s END AS INTEGER) AS stage_out_s,
   run_time_environments, system_software, wn_instance, benchmark_type, benchmark_value, benchmark_source, source,
   hold_reasons, hold_state, counted,
-  CAST(CASE WHEN counted THEN core_s END AS INTEGER) AS core_s
+  CAST(CASE WHEN counted THEN core_s END AS INTEGER) AS core_s,
+  allocated_gpus,
+  CAST(CASE WHEN counted THEN allocated_gpu_s END AS REAL) AS allocated_gpu_s,
+  CAST(CASE WHEN counted THEN busy_gpu_s END AS REAL) AS busy_gpu_s,
+  CAST(CASE WHEN counted THEN gpus_energy_j END AS REAL) AS gpus_energy_j,
+  CAST(CASE WHEN counted THEN nodes_energy_j END AS INTEGER) AS nodes_energy_j,
+  gpus_source, energy_source
 FROM JobValues;
 CREATE VIEW v1_usage_by_month AS
 SELECT
@@ -1863,7 +1891,7 @@ SELECT
   CAST(CASE WHEN counted THEN PeakMemory END AS INTEGER) AS peak_memory_kib,
   CAST(CASE WHEN counted THEN ReadKiB END AS INTEGER) AS read_kib,
   CAST(CASE WHEN counted THEN WrittenKiB END AS INTEGER) AS written_kib,
-  GPUCount AS gpu_count,
+  CAST(GPUCount AS INTEGER) AS gpu_count,
   CAST(CASE WHEN counted THEN GPUAllocatedS END AS INTEGER) AS gpu_allocated_s,
   GPUModel AS gpu_model,
   CAST(CASE WHEN counted THEN GPUOccupiedS END AS REAL) AS gpu_occupied_s,
@@ -1875,7 +1903,8 @@ SELECT
   counted
 FROM JobTelemetry
 JOIN JobValues ON JobValues.record_id = JobTelemetry.RecordID
-JOIN Clusters ON Clusters.ID = ClusterID;
+JOIN Clusters ON Clusters.ID = ClusterID
+LEFT JOIN JobAccelerators ON JobAccelerators.RecordID = JobTelemetry.RecordID AND JobAccelerators.Source = 'sonar';
 CREATE VIEW v1_job_accelerators AS
 SELECT
   Clusters.Name AS cluster,
