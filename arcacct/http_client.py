@@ -468,13 +468,13 @@ def _causes(error: BaseException, outer: BaseException | None) -> list[BaseExcep
 _REASONS: tuple[tuple[type[BaseException], str], ...] = (
     (NoConnection, "no connection within the time limit"),
     (TimeoutError, "no answer within the time limit"),
-    (http.client.IncompleteRead, "the answer was cut short"),
+    (http.client.IncompleteRead, "the answer is incomplete"),
     (socket.gaierror, "the host name cannot be resolved"),
     (http.client.RemoteDisconnected, "the connection was closed without an answer"),
-    (CorruptBody, "the answer cannot be unpacked"),
-    (http.client.HTTPException, "the answer is no HTTP"),
-    (OverflowError, "the answer is no HTTP"),
-    (ValueError, "the answer is no HTTP"),
+    (CorruptBody, "the answer cannot be decoded"),
+    (http.client.HTTPException, "the answer is not HTTP"),
+    (OverflowError, "the answer is not HTTP"),
+    (ValueError, "the answer is not HTTP"),
 )
 
 
@@ -486,7 +486,7 @@ def _reason(causes: list[BaseException]) -> str:
     if isinstance(tls, ssl.SSLCertVerificationError):
         return f"the certificate cannot be verified ({tls.verify_message})"
     if tls is not None:
-        return f"TLS failed ({(tls.reason or 'closed in the middle').replace('_', ' ').lower()})"
+        return f"TLS failed ({(tls.reason or 'closed too early').replace('_', ' ').lower()})"
     for kind, text in _REASONS:
         if any(isinstance(cause, kind) for cause in causes):
             return text

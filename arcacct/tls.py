@@ -76,7 +76,7 @@ def load_credential(context: ssl.SSLContext, cert_path: str, key_path: str) -> N
 
     def never() -> str:
         # Without this OpenSSL would ask on the terminal, or block without one.
-        raise CredentialError(f"{key_path}: the key is encrypted; a service needs it in clear")
+        raise CredentialError(f"{key_path}: the key is encrypted; a service needs it without a passphrase")
 
     for path in (cert_path, key_path):
         _check_readable(path, CredentialError)

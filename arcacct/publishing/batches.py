@@ -207,7 +207,7 @@ class RecordBatcher:
         for old in known:
             record = _retracted(job_id, aar, old)
             if not self._keeps_first:
-                what = f"was published and is not any more: it is sent again with zeros ({old.key})"
+                what = f"was published, and now is not: it is sent again with zeros ({old.key})"
                 self._summary.note_record(job_id, what, old.key)
                 self.withdraw(record, aar)
             else:
@@ -320,7 +320,7 @@ def is_known(aar: AAR, key: str, known: Sequence[SentVersion]) -> bool:
 
 
 NAMES_FORGOTTEN = (
-    "stays at the receiver: the names that were sent are needed to take it back, and `arcacct db forget` replaced them"
+    "stays at the receiver: the names that were sent are needed to cancel it, and `arcacct db forget` replaced them"
 )
 
 
@@ -350,7 +350,7 @@ def withdrawal(
 
 
 def _why_gone(aar: AAR) -> str:
-    return f"the job is held or excluded here ({aar.held})" if aar.held else "the job is not published any more"
+    return f"the job is held or excluded here ({aar.held})" if aar.held else "the job is no longer published"
 
 
 def _retracted(job_id: str, aar: AAR | None, old: SentVersion) -> SentRecord:

@@ -128,7 +128,7 @@ class Delivery:
                 ledger.attempted(self._con, message.message_id, answer.status, answer.text)
                 raise TargetBusy(
                     f"{error_of(answer)}; it was sent before and may have arrived, although no answer came: the next"
-                    " run asks once more"
+                    " run sends it again"
                 )
             self._handle_answer(message, answer, self._accepted)
 
@@ -412,9 +412,7 @@ class Delivery:
             again = "the next run sends it again alone, and quarantines it if it is rejected again"
             if aside.refusals > 1:
                 when = iso(aside.next_try or 0)
-                again = (
-                    f"so in {aside.refusals} runs, which is implausible for so small a record: sent again from {when}"
-                )
+                again = f"the same in {aside.refusals} runs, implausible for a small record: sent again from {when}"
             self._summary.note_record(record.job_id, f"{aside.reason}; {again}")
 
     def _set_aside_sum(self, message: Message, answer: Answer) -> None:
@@ -427,7 +425,7 @@ class Delivery:
             self._summary.quarantined += 1
         else:
             self._summary.refused_once += 1
-        again = "the next run sends it again" if count <= 1 else f"so in {count} runs; each run sends it again"
+        again = "the next run sends it again" if count <= 1 else f"the same in {count} runs; each run sends it again"
         self._summary.note_record(f"a record of a {message.message_format} message", f"rejected: {words}; {again}")
 
 

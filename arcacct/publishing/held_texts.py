@@ -94,7 +94,7 @@ def decrease(
         if had_h == has_h:
             had_h, has_h = f"{had_s} s", f"{has_s} s"
         figures = f"{had_h} of wall time published{under}, {has_h} {where}"
-    lost = "; the name is another one now" if is_renamed else " (was the database lost, restored or exchanged?)"
+    lost = "; the name is different now" if is_renamed else " (was the database lost, restored or exchanged?)"
     return f"{figures} ({', '.join(sorted(hosts))}): nothing logged explains it{changed or lost}"
 
 

@@ -356,7 +356,7 @@ class TargetPlugin(ABC):
     """The option of `names` that chooses the kind of messages. A month keeps its first kind."""
     record_names: tuple[str, ...] = ("vofilter", "lrms_host", "localid_prefix")
     """The options of `selection` that decide whether a job's record goes to the target, and under which key."""
-    takeover_advice: str = "nothing to do: jura-ng publishes to no such receiver"
+    takeover_advice: str = "nothing to do: jura-ng does not publish to this kind of receiver"
     """What taking over from jura-ng means if there is nothing to take over; empty: its sums would count as well."""
 
     @abstractmethod
@@ -466,4 +466,4 @@ class TargetPlugin(ABC):
 
         Raises InputError if the receiver needs none of it, and if nothing is quarantined.
         """
-        raise InputError(f"{self.target.name}: not an SGAS server; APEL takes corrections as they are")
+        raise InputError(f"{self.target.name}: not an SGAS server; APEL accepts corrections as they are")

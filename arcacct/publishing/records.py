@@ -101,7 +101,7 @@ class RecordRouter(RecordBatcher):
                 self.withdraw(record, records.get(one.job_id))
                 count += 1
         if count:
-            self._summary.note(f"{count_of(count, 'key')} that the receiver may have from before sent with zeros")
+            self._summary.note(f"zeros sent for {count_of(count, 'key')} that the receiver may still have")
 
     def _neutralise_groups(self) -> None:
         """
@@ -538,9 +538,7 @@ def zero_records(ctx: RunContext, delivery: Delivery) -> None:
             found.append(withdrawal(ctx.publishing, ctx.plugin, family, zeros, None, int(time.time())))
     parts = [MessagePart(*part) for part in found if part is not None]
     if parts:
-        ctx.summary.note(
-            f"{count_of(len(parts), 'record')} that the receiver has and we do not publish sent with zeros"
-        )
+        ctx.summary.note(f"zeros sent for {count_of(len(parts), 'record')} that the receiver has and we do not publish")
         delivery.deliver(DeliveryBatch(family.envelope, batched(parts, *ctx.limits)))
 
 

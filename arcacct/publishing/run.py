@@ -125,7 +125,7 @@ def run_all(settings: Settings, lanes: Sequence[ReceiverThread], options: RunOpt
 def _refuse_none(threads: Sequence[Thread], lanes: Sequence[ReceiverThread]) -> None:
     if lanes and not threads:
         raise TargetBusy(
-            "this host lets no thread begin now, and nothing was sent; the next run tries again. Raise its limit of"
+            "this host cannot start a thread now, so nothing was sent; the next run tries again. Raise its limit of"
             " memory or of tasks (ulimit, or MemoryMax and TasksMax of the service)"
         )
 

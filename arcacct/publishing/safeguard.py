@@ -134,7 +134,7 @@ class DecreaseGuard:
         for one in known:
             if is_same(aar, one.digest):
                 moves = one.key != key and not self.was_mistyped(site_of(one.key))
-                if moves and self._keep(one, seq, "they are known there by other names", aar, loud=asked):
+                if moves and self._keep(one, seq, "they have other names there", aar, loud=asked):
                     return True
             elif 0 < seq <= self._life_seq and self._keep(one, seq, "the backup has older versions of them", aar):
                 return True

@@ -76,7 +76,7 @@ def summed(plugin: TargetPlugin, family: MonthlySummaries, cells: Iterable[Usage
     for (month, note), jobs in sorted(repaired.items())[:_SHOWN]:
         summary.note(f"{month_name(month)}: {count_of(jobs, 'job')}: {note}")
     if len(repaired) > _SHOWN:
-        summary.note(f"and {len(repaired) - _SHOWN} more repairs of this kind; `arcacct job` shows those of a job")
+        summary.note(f"and {len(repaired) - _SHOWN} more repairs of this kind; `arcacct job` shows them")
     for note in family.notes(sound):
         summary.note(note)
     return Summed(family.sums(sound), refused)
@@ -170,7 +170,7 @@ def send_summaries(
     closed = closed_months(ctx.accounting) & months
     for month in sorted(closed):
         ctx.summary.note(
-            f"{month_name(month)}: not sent any more: names of users were replaced by pseudonyms (`arcacct db forget`),"
+            f"{month_name(month)}: no longer sent: names of users were replaced by pseudonyms (`arcacct db forget`),"
             " and sent records stay"
         )
     wanted = sorted(month for month in months - closed if month_bounds(*month)[0] < coming)

@@ -63,8 +63,8 @@ def open_cursor(ctx: RunContext, since: int | None) -> Cursor:
     if found is None:
         start, why = first_start(ctx.publishing, ctx.accounting, ctx.plugin, ctx.former, since)
         ctx.summary.note(
-            f"new target: `arcacct publish` sends jobs that ended since {iso(start)} ({why}; its --since TIME changes"
-            " that)"
+            f"new target: `arcacct publish` sends jobs that ended since {iso(start)} ({why}; change it with --since"
+            " TIME)"
         )
     else:
         # A lost or older ledger may not know the start that it had.
@@ -92,7 +92,7 @@ def continue_former_name(plugin: TargetPlugin, publishing: Connection, summary: 
     ]
     if len(candidates) == 1:
         (old,) = candidates
-        summary.note(f"continues where [{old}] stopped: it went to the same receiver and is not configured any more")
+        summary.note(f"continues where [{old}] stopped: it went to the same receiver and is no longer configured")
         cursors.rename_target(publishing, old, block)
 
 
@@ -399,8 +399,8 @@ class TargetRun:
         for month in sorted(recent_months(int(time.time())) & ctx.months.keys()):
             if (kind := ctx.message_format_of(month)) != self._plugin.message_format:
                 self.summary.note(
-                    f"{month_name(month)} was published as {kind} and stays so: a month has one family;"
-                    f" {self._plugin.message_format} applies from the first month with nothing published"
+                    f"{month_name(month)} was published as {kind} and stays so: a month has one kind of message;"
+                    f" {self._plugin.message_format} applies from the first month without published records"
                 )
 
     def _refuse_other_names(self, ctx: RunContext) -> None:
@@ -521,7 +521,7 @@ class TargetRun:
         left = sum((one.year, one.month) in ctx.guard.held for kind, one in ctx.at_receiver.sums if kind != COUNTS)
         if left:
             self.summary.note(
-                f"{count_of(left, 'row')} of months on hold left as at the receiver: once the months are accepted, give"
+                f"{count_of(left, 'row')} of months on hold not changed at the receiver: accept the months, then give"
                 " the same files again"
             )
         if ctx.at_receiver.sums or ledger.has_later_message(ctx.publishing, self._target.block, before):
@@ -547,17 +547,17 @@ class TargetRun:
         """Return the rows of a period under SubmitHosts of this CE, from the files of the receiver's tables."""
         found = self._plugin.receiver_rows(self._options.receiver_rows, reader.endpoint_urls(ctx.accounting))
         for host, rows in sorted(found.others.items()):
-            ctx.summary.note(f"{count_of(rows, 'row')} of SubmitHost {host or 'none'} left alone: it is not of this CE")
+            ctx.summary.note(f"{count_of(rows, 'row')} of SubmitHost {host or 'none'} ignored: it is not of this CE")
         for place, rows in found.unread.items():
             ctx.summary.note(
-                f"{count_of(rows, 'row')} that cannot be read left alone: no cell is a SubmitHost of this CE; the first"
+                f"{count_of(rows, 'row')} that cannot be read ignored: no cell is a SubmitHost of this CE; the first"
                 f" is {place}"
             )
         concerned = self._months_of(ctx, period)
         unsendable = [place for month, place in found.unsendable if month in concerned]
         if unsendable:
             ctx.summary.note(
-                f"{count_of(len(unsendable), 'row')} of this CE left alone: no message can carry a name in it, so only"
+                f"{count_of(len(unsendable), 'row')} of this CE not cancelled: a name in it cannot be sent, so only"
                 f" the receiver's administrator can delete it; the first is {unsendable[0]}"
             )
         in_records = {month for month in concerned if self._plugin.has_records(ctx.message_format_of(month))}
@@ -579,13 +579,13 @@ class TargetRun:
         pruned = [one for one in records if one.end_time < pruned_s and self._plugin.folded(site_of(one.key)) == ours]
         if pruned:
             ctx.summary.note(
-                f"{count_of(len(pruned), 'record')} left alone that ended before what `arcacct db prune` moved away:"
-                " they may be of jobs in an archive"
+                f"{count_of(len(pruned), 'record')} not cancelled: they ended before jobs of `arcacct db prune`,"
+                " and may be of jobs in an archive"
             )
         left = len(found.records) - len(records)
         left += sum((one.year, one.month) not in concerned for kind, one in found.sums if kind != COUNTS)
         if left:
-            ctx.summary.note(f"{count_of(left, 'row')} of other months left alone")
+            ctx.summary.note(f"{count_of(left, 'row')} of other months ignored")
         return found._replace(sums=sums, records=[one for one in records if one not in pruned])
 
     def _finish(self, ctx: RunContext, error: ArcacctError | None) -> None:

@@ -133,10 +133,10 @@ class Transport:
     def _once(self, request: Request, judge: Judge) -> Answer:
         waits, left_s = self._timeouts, self._deadline.left_s()
         limit_s = waits.connect_s + 2 * waits.read_s if waits.exchange_s is None else waits.exchange_s
-        limit_text = f"no whole answer within {limit_s:g} s (exchange_timeout)"
+        limit_text = f"no complete answer within {limit_s:g} s (exchange_timeout)"
         is_short = left_s < limit_s
         if is_short:
-            limit_s, limit_text = left_s, "no whole answer before the time of this run was over (run_timeout)"
+            limit_s, limit_text = left_s, "no complete answer before the end of this run (run_timeout)"
         try:
             status, headers, body = self._client.send(
                 *request,
@@ -165,7 +165,7 @@ def _meaning(where: str, failure: ExchangeFailed, *, may_be_done: bool) -> Answe
         why = f"HTTP {proxy.status}" if proxy.status is not None else failure
         return Answer(Outcome.TRY_LATER, text=f"{where}the proxy cannot connect us ({why})")
     if may_be_done:
-        text = f"{where}{failure}; the work may have been done"
+        text = f"{where}{failure}; the receiver may have processed it"
         return Answer(Outcome.TRY_LATER, text=text, outcome_known=False)
     if failure.is_invalid_url:
         return _stopped(f"{where}this URL, or that of the proxy, cannot be used; check targeturl and http_proxy")
@@ -183,7 +183,7 @@ _OTHER_NAME = (62, 64)
 def _tls_meaning(where: str, cause: ssl.SSLError, *, may_be_done: bool) -> Answer:
     """Return the meaning of a TLS error. Alerts come from the target; with TLS 1.3 they come with the first answer."""
     what = cause.reason or ""
-    words = (cause.reason or "closed in the middle").replace("_", " ").lower()
+    words = (cause.reason or "closed too early").replace("_", " ").lower()
     if isinstance(cause, ssl.SSLCertVerificationError):
         if cause.verify_code in _OTHER_NAME:
             return _stopped(
@@ -199,8 +199,8 @@ def _tls_meaning(where: str, cause: ssl.SSLError, *, may_be_done: bool) -> Answe
         text = f"{where}our certificate is rejected ({words}); check x509_host_cert: its expiry, its CA"
         return _stopped(text, about_credentials=True)
     if re.search("VERSION|PROTOCOL|HTTP_REQUEST|HTTPS_PROXY|INSUFFICIENT_SECURITY|TOO_SMALL|CIPHER", what):
-        return _stopped(f"{where}no common TLS ({words}); check the port in targeturl")
-    return Answer(Outcome.TRY_LATER, text=f"{where}TLS broke off ({words})", outcome_known=not may_be_done)
+        return _stopped(f"{where}no common TLS version or cipher ({words}); check the port in targeturl")
+    return Answer(Outcome.TRY_LATER, text=f"{where}TLS failed ({words})", outcome_known=not may_be_done)
 
 
 # Checks that change nothing at a receiver: is it reachable, is it the right one, does it accept us?

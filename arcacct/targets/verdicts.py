@@ -133,7 +133,7 @@ def repair_values(aar: AAR, notes: list[str]) -> AAR:
     nodes, cores = known_count("node count", aar.node_count, notes), known_count("core count", aar.core_count, notes)
     aar = aar._replace(node_count=nodes, core_count=cores)
     if not isinstance(aar.exit_code, int):
-        notes.append(f"exit code {_shown(aar.exit_code)} is no number: treated as unknown")
+        notes.append(f"exit code {_shown(aar.exit_code)} is not a number: treated as unknown")
         aar = aar._replace(exit_code=UNKNOWN_EXIT_CODE)
     return aar
 

@@ -82,12 +82,12 @@ def test_where_messages_go_and_the_token_comes_from(tmp_path, targeturl, port, u
         pytest.param(APEL + "local_jobs = never\n", "write own or arc", id="local-jobs"),
         pytest.param(
             SGAS + "local_jobs = sge own infrastructure=X\n",
-            "local_jobs: usage records name no infrastructure; leave infrastructure=X out",
+            "local_jobs: usage records have no infrastructure; remove infrastructure=X",
             id="infrastructure-to-sgas",
         ),
         pytest.param(
             DIRECTORY + "apel_dialect = seed\nlocal_jobs = own infrastructure=X\n",
-            "local_jobs: messages of apel_dialect=seed name no infrastructure; leave infrastructure=X out",
+            "local_jobs: messages of apel_dialect=seed have no infrastructure; remove infrastructure=X",
             id="infrastructure-of-the-specification",
         ),
         pytest.param(DIRECTORY + "layout = flat\n", "write dirq or directory", id="layout"),

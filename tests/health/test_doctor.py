@@ -538,7 +538,7 @@ BROKEN_WAYS = {
     nobody_there: (SGAS, "sgas:s server", "connection refused", 75),
     no_such_name: (SGAS, "sgas:s name", "the name cannot be resolved", 75),
     another_path: (SGAS, "sgas:s server", "check targeturl", 69),
-    no_answer: (SGAS, "sgas:s server", "no whole answer within 1 s", 75),
+    no_answer: (SGAS, "sgas:s server", "no complete answer within 1 s", 75),
     hangs_up: (SGAS, "sgas:s server", "closed without an answer", 75),
     is_down: (APEL, "apel:a server", "HTTP 503: down", 75),
 }

@@ -446,7 +446,7 @@ def test_a_refusal_that_nobody_believes_says_when_it_is_tried_again(make: Callab
     (aside,) = held.held_entries(one.con)
     assert aside.next_try_s is not None
     assert one.ctx.summary.notes[-1].endswith(
-        f"so in 2 runs, which is implausible for so small a record: sent again from {iso(aside.next_try_s)}"
+        f"the same in 2 runs, implausible for a small record: sent again from {iso(aside.next_try_s)}"
     )
 
 
@@ -466,7 +466,7 @@ def test_a_sum_that_is_refused_is_sent_by_each_run(tmp_path: pathlib.Path) -> No
         delivery.settle()
         assert len(receiver.sent) == 5 * run
         assert (ctx.summary.refused_once, ctx.summary.quarantined) == ((1, 0) if run == 1 else (0, 1))
-        again = "the next run sends it again" if run == 1 else "so in 2 runs; each run sends it again"
+        again = "the next run sends it again" if run == 1 else "the same in 2 runs; each run sends it again"
         assert ctx.summary.notes == [f"a record of a summaries message: rejected: no such thing; {again}"]
     (month,) = target_months.load(ctx.publishing, ctx.block).values()
     assert [one.refusals for one in month.refused.values()] == [2]

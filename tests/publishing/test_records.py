@@ -128,7 +128,7 @@ def test_keys_of_before_are_sent_with_zeros(tmp_path: pathlib.Path, target: str)
         assert kept.records == []
         return
     assert sorted((one.key, one.seq) for one in kept.records) == [(keys[name], 0) for name in ("4a", "4c", "5b")]
-    assert ctx.summary.notes[-1] == "3 keys that the receiver may have from before sent with zeros"
+    assert ctx.summary.notes[-1] == "zeros sent for 3 keys that the receiver may still have"
 
 
 def test_of_two_with_one_key_the_first_that_can_go_goes(tmp_path: pathlib.Path) -> None:

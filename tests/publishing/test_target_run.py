@@ -99,7 +99,7 @@ def test_a_target_under_another_name_goes_on_where_it_stopped(ctx) -> None:
     assert found == known._replace(target=BLOCK)
     assert (found.last_seq, found.start_end_time) == (3, JUNE)
     assert ctx.summary.notes == [
-        f"continues where [{OLD}] stopped: it went to the same receiver and is not configured any more"
+        f"continues where [{OLD}] stopped: it went to the same receiver and is no longer configured"
     ]
     assert cursors.cursor(ctx.publishing, BLOCK) == found
     assert cursors.cursor(ctx.publishing, OLD) is None

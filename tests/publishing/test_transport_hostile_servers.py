@@ -30,9 +30,9 @@ CHUNKED = OK + b"Transfer-Encoding: chunked\r\n\r\n"
 CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 ACCEPTED, LATER = Outcome.ACCEPTED, Outcome.TRY_LATER
 STOPPED = Outcome.NOT_AUTHORISED_OR_MISCONFIGURED
-NO_HTTP = "the answer is no HTTP"
+NO_HTTP = "the answer is not HTTP"
 TOO_MUCH = "more bytes arrived than any response has"
-OUT_OF_TIME = "no whole answer within 3 s (exchange_timeout)"
+OUT_OF_TIME = "no complete answer within 3 s (exchange_timeout)"
 TIME_S = 3.0
 
 
@@ -220,7 +220,10 @@ def last(*parts: bytes) -> Say:
     return Say(raw=b"".join(parts), cut=True)
 
 
-CUT_SHORT, NOT_UNPACKED = Meaning(LATER, "the answer was cut short"), Meaning(LATER, "the answer cannot be unpacked")
+CUT_SHORT, NOT_UNPACKED = (
+    Meaning(LATER, "the answer is incomplete"),
+    Meaning(LATER, "the answer cannot be decoded"),
+)
 CLOSED, FOREIGN = Meaning(LATER, "the connection was closed without an answer"), Meaning(LATER, NO_HTTP)
 FINE = Meaning(ACCEPTED, "1")
 ODD = {
@@ -328,7 +331,7 @@ PROXIES = {
     "an overload": (say(503), LATER, "the proxy cannot connect us (HTTP 503)"),
     "another success": (say(204), LATER, "the proxy cannot connect us (HTTP 204)"),
     "another protocol": (Say(raw=b"SSH-2.0-OpenSSH_9.6\r\n"), LATER, "the proxy cannot connect us"),
-    "an answer of its own": (Say(raw=OK + b"\r\n" + OK + b"\r\n" + STORED), LATER, "TLS broke off"),
+    "an answer of its own": (Say(raw=OK + b"\r\n" + OK + b"\r\n" + STORED), LATER, "TLS failed"),
 }
 
 
@@ -436,7 +439,7 @@ class Closing(ScriptedReceiver):
         (HANDSHAKE.start, LATER, ""),
         (b"HTTP/1.1 200 OK\r\n\r\n", STOPPED, "no common TLS"),
         (b"\x15\x03\x03\x00\x02\x02\x28", STOPPED, "our certificate is rejected"),
-        (b"\x15\x03\x03\x00\x02\x02\x50", LATER, "TLS broke off"),
+        (b"\x15\x03\x03\x00\x02\x02\x50", LATER, "TLS failed"),
     ],
     ids=["nothing", "half a record", "an answer in clear", "an alert", "an alert of its own fault"],
 )

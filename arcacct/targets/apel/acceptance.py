@@ -59,7 +59,7 @@ def accept_for_car(aar: AAR, options: APELOptions, now: int) -> Acceptance:
     default = options.default_benchmark
     refusal = job_refusal(aar, _WALL_S, _CPU_S)
     if not refusal and (len(ascii_text(aar.job_id)) > _LONG or not has_value(aar.job_id)):
-        refusal = f"JobID is longer than {_LONG} characters or means nothing to APEL"
+        refusal = f"JobID is longer than {_LONG} characters, or APEL reads it as empty"
     if verdict := refused(aar, refusal, now):
         return verdict
     notes: list[str] = []
@@ -68,7 +68,7 @@ def accept_for_car(aar: AAR, options: APELOptions, now: int) -> Acceptance:
         aar = aar._replace(benchmark=None)
     by_job_id = apel_local_job_id(aar._replace(local_job_id=None), options)
     if aar.local_job_id and apel_local_job_id(aar, options) == by_job_id:
-        notes.append("LocalJobId: the batch system's id is too long or means nothing to APEL: the JobID is used")
+        notes.append("LocalJobId: the batch system's id is too long, or APEL reads it as empty: the JobID is used")
     aar = repair_texts(repair_values(aar, notes), notes)
     note_cuts(aar._replace(local_user=(aar.local_user or "").partition(":")[0]), _CUT_OF_JOB, notes)
     longest = int(messages.JOB["FQAN"].most)

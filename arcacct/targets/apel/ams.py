@@ -219,11 +219,11 @@ def signing_pair(
         )
     except (ValueError, UnsupportedAlgorithm) as exc:
         raise CredentialError(
-            f"{key_path}: a key of a form that cannot sign messages; ask for a certificate with an RSA or EC key"
+            f"{key_path}: a kind of key that cannot sign messages; ask for a certificate with an RSA or EC key"
         ) from exc
     if not isinstance(key, rsa.RSAPrivateKey | ec.EllipticCurvePrivateKey):
         raise CredentialError(
-            f"{key_path}: the key is neither RSA nor EC, and APEL can check the signatures of no other; ask for a "
+            f"{key_path}: the key is neither RSA nor EC, and APEL can check only RSA and EC signatures; ask for a "
             "certificate with one of these"
         )
     if certificate.public_key_algorithm_oid == PublicKeyAlgorithmOID.RSASSA_PSS:

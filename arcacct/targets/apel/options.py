@@ -56,7 +56,7 @@ class APELContent(Target):
         for line in self.local_jobs:
             if line.infrastructure:
                 name = line.infrastructure
-                text = f"messages of apel_dialect=seed name no infrastructure; leave infrastructure={name} out"
+                text = f"messages of apel_dialect=seed have no infrastructure; remove infrastructure={name}"
                 yield "local_jobs", text
 
     def doubles(self, other: Any) -> str | None:
@@ -119,7 +119,7 @@ def _line_of_ascii(value: str) -> str:
 def _dialect(value: str) -> str:
     """``server``: the service delivers to APEL, which misreads or refuses any other form of its messages."""
     if value == "seed":
-        raise ValueError("'seed' is only for [arcacct/directory] targets, APEL refuses it; write server")
+        raise ValueError("'seed' is only for [arcacct/directory] targets, APEL rejects it; write server")
     return values.one_of("server")(value)
 
 

@@ -75,7 +75,7 @@ class AuditorTarget(Target):
         for kind in (META, COMPONENTS, SCORES):
             names = [name for name in (kind | {k: v for k, v in self.rename if k in kind}).values() if name != NO_NAME]
             for name in sorted({name for name in names if names.count(name) > 1}):
-                yield "rename", f"two values would have the name {name!r}; give each its own"
+                yield "rename", f"two values would have the name {name!r}; give each its own name"
 
 
 def server_url(value: str) -> str:

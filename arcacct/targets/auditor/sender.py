@@ -31,7 +31,7 @@ UNEXPECTED_ERROR = "UNEXPECTED_ERROR"
 _ADVICE = {
     401: "check targeturl: the answer is not from AUDITOR",
     403: "ask AUDITOR's administrator to put the common name (CN) of this host's certificate into write_access_cn",
-    404: "check targeturl: it is https://HOST:PORT, without /record",
+    404: "check targeturl: it must be https://HOST:PORT, without /record",
     None: "check targeturl: the answer is not from AUDITOR",
 }
 
@@ -155,7 +155,7 @@ class AuditorSender(Sender):
             # The server spells and adds a few values its own way.
             there = parsed(found[-1], most_depth=_MOST_DEPTH, most_length=4 * len(text) + 4096) if found else None
         except BeyondBoundsError as error:
-            unlike.append(f"{record_id}: the server has {error} there, which is not our record")
+            unlike.append(f"{record_id}: the server has {error} for it, which is not our record")
             there = {}
         except ValueError:
             # What is read back in half is as good as not read.

@@ -111,7 +111,7 @@ class AuditorPlugin(TargetPlugin):
 
         shows = "it accepts our certificate; the first record will show whether its CN is in write_access_cn"
         if self.target.credentials() is None:
-            shows = "it answers in clear, to anybody"
+            shows = "it answers without encryption, to anyone"
         return (ConnectivityCheck("server", f"{self.target.url}/health_check", classify_probe, shows),)
 
     def corrections(self, con: Connection) -> str:

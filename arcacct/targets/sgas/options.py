@@ -39,7 +39,7 @@ class SGASTarget(Target):
         """What would be passed over in silence."""
         for line in self.local_jobs:
             if line.infrastructure:
-                text = f"usage records name no infrastructure; leave infrastructure={line.infrastructure} out"
+                text = f"usage records have no infrastructure; remove infrastructure={line.infrastructure}"
                 yield "local_jobs", text
 
 

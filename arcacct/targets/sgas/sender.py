@@ -63,7 +63,7 @@ _ADVICE_SGAS = {
     400: "check x509_host_cert and x509_cert_dir: the server wants a client certificate it can verify",
     403: "ask the SGAS administrator for the jobinsert right, for the subject exactly as the server sees it "
     "(/O=.../CN=host and CN=host,O=... are different to SGAS)",
-    404: "check targeturl: it ends in /ur, without a slash behind",
+    404: "check targeturl: it must end in /ur, without a slash after it",
     406: "the certificate's domain is not that of these machines: ask the SGAS administrator for "
     "jobinsert:machine_name=..., or correct the host names",
     None: "check targeturl: the answer is not from SGAS",

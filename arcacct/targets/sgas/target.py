@@ -127,7 +127,7 @@ class SGASPlugin(TargetPlugin):
         from arcacct.publishing.transport import ConnectivityCheck  # noqa: PLC0415  HTTP is slow to import
         from arcacct.targets.sgas.sender import classify_probe  # noqa: PLC0415
 
-        shows = "it verifies our certificate; whether it grants jobinsert to it, the first record will show"
+        shows = "it accepts our certificate; the first record will show whether it has the right jobinsert"
         return (ConnectivityCheck("server", self.target.url, classify_probe, shows),)
 
     def corrections(self, con: Connection) -> str:

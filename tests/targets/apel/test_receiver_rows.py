@@ -128,7 +128,7 @@ def test_rows_of_other_ces_never_stop_ours(site, kind) -> None:
     )
 
     assert outcome.error is None
-    assert f"{len(FOREIGN)} rows of SubmitHost https://other.ce.org/arex left alone" in said(outcome)
+    assert f"{len(FOREIGN)} rows of SubmitHost https://other.ce.org/arex ignored" in said(outcome)
     assert sum(jobs_of(apel.summaries).values()) == 3
     assert len(apel.summaries) == 1 + len(old)
 
@@ -148,9 +148,8 @@ def test_damaged_rows_of_other_ces_never_stop_ours(site) -> None:
     assert outcome.error is None
     assert sum(jobs_of(site.box.apel.summaries).values()) == 3
     assert "2 rows of SubmitHost https://other.ce.org:443/arex" in said(outcome)
-    assert (
-        f"2 rows that cannot be read left alone: no cell is a SubmitHost of this CE; the first is {site.path}"
-        in str(outcome.summary.notes)
+    assert f"2 rows that cannot be read ignored: no cell is a SubmitHost of this CE; the first is {site.path}" in str(
+        outcome.summary.notes
     )
 
 
@@ -168,7 +167,7 @@ def test_hosts_of_others_are_printed_in_letters(capsys, site) -> None:
     (line,) = [line for line in done.stderr.splitlines() if "of SubmitHost" in line]
     assert line.isprintable()
     assert r"https://\udcd6\x1b[2J\n" in line
-    assert "arcacct: done left alone" in line
+    assert "arcacct: done ignored" in line
 
 
 @pytest.mark.parametrize(
@@ -241,7 +240,7 @@ def test_a_name_that_no_message_can_have_is_left_to_the_administrator(site, name
 
     assert outcome.error is None
     assert (
-        "1 row of this CE left alone: no message can carry a name in it, so only the receiver's administrator can"
+        "1 row of this CE not cancelled: a name in it cannot be sent, so only the receiver's administrator can"
         f" delete it; the first is {path}, line 2, column GlobalUserName: "
     ) in said(outcome)
     assert jobs_of(apel.summaries) == before
@@ -282,7 +281,7 @@ def test_a_job_is_zeroed_in_the_group_that_it_is_in(memory, empty_box, kind, nam
     assert not apel.rejected
     assert apel.hybrid.keys() == groups.keys()
     assert sum(row["WallDuration"] for row in apel.hybrid.values()) == 100
-    assert "2 records that the receiver has and we do not publish sent with zeros" in said(outcome)
+    assert "zeros sent for 2 records that the receiver has and we do not publish" in said(outcome)
     left = [row["LocalJobId"] for row in apel.job_records.values() if row["WallDuration"]]
     assert left == ([] if kind == "summaries" else ["4j"])
     # In a month of sums APEL may show a sum of the same names instead of a record.
@@ -338,7 +337,7 @@ def test_rows_of_a_month_on_hold_are_left_and_counted(memory, empty_box) -> None
 
     outcome = again(site, *rows)
     assert isinstance(outcome.error, FiguresHeld)
-    assert "2 rows of months on hold left as at the receiver" in said(outcome)
+    assert "2 rows of months on hold not changed at the receiver" in said(outcome)
     assert sum(jobs_of(empty_box.apel.summaries).values()) == 2
     assert site.publish(since=1, accept_lower=(LAST,)).error is None
     outcome = again(site, *rows)
