@@ -56,7 +56,7 @@ _ENCODINGS = {
 _FEW = frozenset(
     (
         *("exit_code", "node_count", "core_count", "cpu_kernel_s", "stage_in_s", "stage_out_s", "duration_s"),
-        *("gpu_count", "counted"),
+        *("gpu_count", "allocated_gpus", "counted"),
     )
 )
 """Numbers that come again and again: as all other texts a dictionary, and numbers into it."""

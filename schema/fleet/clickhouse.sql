@@ -29,6 +29,9 @@ SELECT * FROM file('DATASET/jobs/v1/site=*/year=*/month=*/ce=*/part-*.parquet', 
    stage_out_s Nullable(Int64), run_time_environments Nullable(String), system_software Nullable(String),
    wn_instance Nullable(String), benchmark_type Nullable(String), benchmark_value Nullable(Float64),
    benchmark_source Nullable(String), source Nullable(String), counted Nullable(Int64), core_s Nullable(Int64),
+   allocated_gpus Nullable(Int64), allocated_gpu_s Nullable(Float64), busy_gpu_s Nullable(Float64),
+   gpus_energy_j Nullable(Float64), nodes_energy_j Nullable(Int64), gpus_source Nullable(String),
+   energy_source Nullable(String),
    site String, year Int64, month String, ce String')
 WHERE (site, year, month, ce, _file) IN (
   SELECT site, year, month, ce, JSONExtractString(json, 'tables', 'jobs', 'file') FROM arcacct.manifests)

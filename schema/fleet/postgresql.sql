@@ -73,11 +73,22 @@ CREATE TABLE IF NOT EXISTS arcacct.jobs (
   source                text,
   counted               bigint,
   core_s                bigint,
+  allocated_gpus        bigint,
+  allocated_gpu_s       double precision,
+  busy_gpu_s            double precision,
+  gpus_energy_j         double precision,
+  nodes_energy_j        bigint,
+  gpus_source           text,
+  energy_source         text,
   PRIMARY KEY (site, ce, job_id),
   UNIQUE (site, ce, year, month, record_id)
 );
 -- Of tables that an older version made.
-ALTER TABLE arcacct.jobs ADD COLUMN IF NOT EXISTS counted bigint, ADD COLUMN IF NOT EXISTS core_s bigint;
+ALTER TABLE arcacct.jobs ADD COLUMN IF NOT EXISTS counted bigint, ADD COLUMN IF NOT EXISTS core_s bigint,
+  ADD COLUMN IF NOT EXISTS allocated_gpus bigint, ADD COLUMN IF NOT EXISTS allocated_gpu_s double precision,
+  ADD COLUMN IF NOT EXISTS busy_gpu_s double precision, ADD COLUMN IF NOT EXISTS gpus_energy_j double precision,
+  ADD COLUMN IF NOT EXISTS nodes_energy_j bigint, ADD COLUMN IF NOT EXISTS gpus_source text,
+  ADD COLUMN IF NOT EXISTS energy_source text;
 -- Each partition is taken in the order of end_time.
 CREATE INDEX IF NOT EXISTS jobs_end_time_idx ON arcacct.jobs USING brin (end_time);
 
@@ -169,7 +180,13 @@ SELECT
   CASE WHEN counted = 0 THEN NULL ELSE stage_out_bytes END AS stage_out_bytes,
   CASE WHEN counted = 0 THEN NULL ELSE stage_out_s END AS stage_out_s,
   run_time_environments, system_software, wn_instance, benchmark_type, benchmark_value, benchmark_source, source, site, ce,
-  counted, CASE WHEN counted = 0 THEN NULL ELSE core_s END AS core_s
+  counted, CASE WHEN counted = 0 THEN NULL ELSE core_s END AS core_s,
+  allocated_gpus,
+  CASE WHEN counted = 0 THEN NULL ELSE allocated_gpu_s END AS allocated_gpu_s,
+  CASE WHEN counted = 0 THEN NULL ELSE busy_gpu_s END AS busy_gpu_s,
+  CASE WHEN counted = 0 THEN NULL ELSE gpus_energy_j END AS gpus_energy_j,
+  CASE WHEN counted = 0 THEN NULL ELSE nodes_energy_j END AS nodes_energy_j,
+  gpus_source, energy_source
 FROM arcacct.jobs;
 
 CREATE OR REPLACE VIEW arcacct.v1_job_events AS

@@ -25,6 +25,8 @@ CREATE TABLE IF NOT EXISTS jobs_files (
   stage_in_bytes bigint, stage_in_s bigint, stage_out_bytes bigint, stage_out_s bigint,
   run_time_environments varchar, system_software varchar, wn_instance varchar, benchmark_type varchar,
   benchmark_value double, benchmark_source varchar, source varchar, counted bigint, core_s bigint,
+  allocated_gpus bigint, allocated_gpu_s double, busy_gpu_s double, gpus_energy_j double, nodes_energy_j bigint,
+  gpus_source varchar, energy_source varchar,
   site varchar, year bigint, month varchar,
   ce varchar
 )
