@@ -140,15 +140,20 @@ SELECT
                 THEN coalesce((SELECT CAST(InfoValue AS INTEGER) - AAR.UsedWalltime * AAR.CPUCount FROM JobInfo
                                 WHERE RecordID = AAR.RecordID AND +InfoKey = 'coreseconds' LIMIT 1), 0)
                 ELSE 0 END END AS INTEGER) AS core_s,
-  CAST((SELECT nullif(max(GPUCount), 0) FROM KnownAccelerators WHERE RecordID = AAR.RecordID) AS INTEGER) AS allocated_gpus,
-  CAST((SELECT nullif(max(GPUAllocatedS), 0) FROM KnownAccelerators WHERE RecordID = AAR.RecordID) AS REAL) AS allocated_gpu_s,
-  CAST((SELECT max(GPUBusyS) FROM KnownAccelerators WHERE RecordID = AAR.RecordID) AS REAL) AS busy_gpu_s,
-  CAST((SELECT max(GPUEnergyJ) FROM KnownAccelerators WHERE RecordID = AAR.RecordID) AS REAL) AS gpus_energy_j,
-  CAST((SELECT max(EnergyJ) FROM KnownAccelerators WHERE RecordID = AAR.RecordID) AS INTEGER) AS nodes_energy_j,
-  CAST((SELECT Source FROM KnownAccelerators WHERE RecordID = AAR.RecordID AND GPUCount > 0
-    ORDER BY GPUCount DESC LIMIT 1) AS TEXT) AS gpus_source,
-  CAST((SELECT Source FROM KnownAccelerators WHERE RecordID = AAR.RecordID AND EnergyJ IS NOT NULL
-    ORDER BY EnergyJ DESC LIMIT 1) AS TEXT) AS energy_source
+  CAST((SELECT GPUCount FROM KnownAccelerators WHERE RecordID = AAR.RecordID AND GPUCount > 0 LIMIT 1)
+    AS INTEGER) AS allocated_gpus,
+  CAST((SELECT GPUAllocatedS FROM KnownAccelerators WHERE RecordID = AAR.RecordID AND GPUAllocatedS > 0 LIMIT 1)
+    AS REAL) AS allocated_gpu_s,
+  CAST((SELECT GPUBusyS FROM KnownAccelerators WHERE RecordID = AAR.RecordID AND GPUBusyS IS NOT NULL LIMIT 1)
+    AS REAL) AS busy_gpu_s,
+  CAST((SELECT GPUEnergyJ FROM KnownAccelerators WHERE RecordID = AAR.RecordID AND GPUEnergyJ IS NOT NULL LIMIT 1)
+    AS REAL) AS gpus_energy_j,
+  CAST((SELECT EnergyJ FROM KnownAccelerators WHERE RecordID = AAR.RecordID AND EnergyJ IS NOT NULL LIMIT 1)
+    AS INTEGER) AS nodes_energy_j,
+  CAST((SELECT Source FROM KnownAccelerators WHERE RecordID = AAR.RecordID AND GPUCount > 0 LIMIT 1)
+    AS TEXT) AS gpus_source,
+  CAST((SELECT Source FROM KnownAccelerators WHERE RecordID = AAR.RecordID AND EnergyJ IS NOT NULL LIMIT 1)
+    AS TEXT) AS energy_source
 FROM AAR
 LEFT JOIN RecordHolds AS Hold ON Hold.RecordID = AAR.RecordID
 LEFT JOIN Endpoints ON Endpoints.ID = AAR.EndpointID
