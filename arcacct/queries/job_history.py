@@ -38,15 +38,15 @@ from arcacct.wording import count_of
 KEPT = "byte for byte as it was sent: the ledger has the message"
 MADE_AGAIN = "byte for byte as it was sent: the message was rebuilt, with the SHA-256 of the sent one"
 AS_IT_IS = (
-    "as the record is: the sent version, but the bytes cannot be compared: other records of the message, values that"
-    " the receiver does not store, the configuration or the program have changed"
+    "as the record is: this is the sent version; its bytes cannot be compared: other records of the message, values"
+    " that the receiver does not store, the configuration or the program have changed"
 )
 AS_IT_IS_THERE = (
-    "as the record is: the version that the receiver kept; the message may have contained another one, and cannot be"
-    " rebuilt"
+    "as the record is: this is the version that the receiver kept; the message may have contained another, and cannot"
+    " be rebuilt"
 )
 SUM_AS_IT_IS = (
-    "as the sum is: with the same jobs and wall time as sent, but the message cannot be rebuilt to compare its bytes"
+    "as the sum is: with the same jobs and wall time as sent; the message cannot be rebuilt to compare its bytes"
 )
 _UNKNOWN = "unknown: {why}, and the bytes of the message are not kept; {advice}"
 _ADVICE = "keep_messages=DAYS in [arcacct] keeps those of later messages"
@@ -225,8 +225,8 @@ class ChangedRecord(NamedTuple):
     def text(self) -> str:
         """One line for people."""
         if not self.fields:
-            return "changed in a value whose former one is not stored"
-        more = "" if self.is_all else "; perhaps in further values whose former ones are not stored"
+            return "changed in a value whose previous version is not stored"
+        more = "" if self.is_all else "; perhaps also in values whose previous version is not stored"
         return f"{'; '.join(map(str, self.fields))}{more}"
 
 
@@ -356,7 +356,7 @@ def why(
         for path in status_files(controldir, aar.job_id, "", hashed=hashed)
         if os.path.exists(path)
     ]
-    yield f"  control directory: {', '.join(there) if there else 'this job has no files any more'}"
+    yield f"  control directory: {', '.join(there) if there else 'no files of this job are left'}"
     seen = status_file_seen(accounting, found.record_id)
     if seen is not None:
         state, event_s, is_swept = seen

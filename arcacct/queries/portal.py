@@ -590,7 +590,7 @@ def _by_name(cells: Iterable[tuple[str, str]], path: str) -> dict[str, float]:
     found: dict[str, float] = {}
     for name, cell in cells:
         if folded_vo(name) in map(folded_vo, found):
-            raise InputError(f"{path}: {name[:40]!r} is there twice; export one table, with one row for each name")
+            raise InputError(f"{path}: {name[:40]!r} appears twice; export one table, with one row for each name")
         found[name] = _number(cell, path)
     return found
 

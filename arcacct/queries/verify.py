@@ -76,7 +76,7 @@ _PATIENCE_S = 20.0
 _LOOKED_UP_JOBS = 500
 _TODO = "`arcacct import arex` imports it"
 _LATE = "`arcacct sweep` records later changes"
-_NONE_BEFORE = "; if no job ended before, `arcacct publish --accept-lower {}` says so"
+_NONE_BEFORE = "; if no job ended before, `arcacct publish --accept-lower {}` confirms it"
 _NOT_FROM_FILES = "`arcacct job` shows the source of the record"
 
 
@@ -259,7 +259,7 @@ def _lacking(con: Connection, ours: Mapping[str, MonthJob], used: Mapping[str, U
             known = absent.get(job_id)
             status = usage.status if known is None else status_of_end(usage.status, known.status, known.state)
             if status != ABORTED:
-                yield job_id, "finished, and not in the database with this end: `arcacct sweep` records it"
+                yield job_id, "finished, but not in the database with this end: `arcacct sweep` records it"
             continue
         record, others = ours[job_id], sources.get(ours[job_id].record_id, {})
         if fields := _measured_otherwise(usage, record, others):
@@ -356,7 +356,7 @@ def _arex(
                     and sources.get(ours[job_id].record_id, {}).get("wall_s", UNKNOWN) in UNMEASURED
                 ):
                     text = f"wall {one.wall_s} s, in the database {ours[job_id].wall_s} s"
-                    yield job_id, f"{text}; `arcacct job` shows the source of ours"
+                    yield job_id, f"{text}; `arcacct job` shows the source of our value"
             absent = [(job_id, one) for job_id, one in ended.items() if job_id not in ours]
             for lacking in map(dict, batches(absent, _LOOKED_UP_JOBS)):
                 put_away = archives.archived(con, {job_id: one.end_time for job_id, one in lacking.items()})
@@ -369,7 +369,7 @@ def _arex(
     except (InputError, StoreError) as error:
         report.add(Source(name), (), f"cannot be compared now: {error}")
         return
-    notes = [f"{archived} of its jobs are in an archive of `arcacct db prune`: no difference"] if archived else []
+    notes = [f"{archived} of its jobs are in an archive of `arcacct db prune`: not a difference"] if archived else []
     report.add(_source(name, total)._replace(agrees=not differs), (), *notes)
 
 
@@ -485,9 +485,7 @@ class _AtTarget:
             unknown=self._unknown(),
             surplus=str(too_many) if (too_many := surplus(self._accounting, self._ledger, plugin, month)) else "",
         )
-        notes = (
-            [f"{count_of(left_out, 'job')} not selected by vofilter: not sent, and no difference"] if left_out else []
-        )
+        notes = [f"{count_of(left_out, 'job')} not selected by vofilter, so they were not sent"] if left_out else []
         if names := former_names(self._ledger, plugin).get(self._target.month):
             kept = target_months.decisions(self._ledger, self._block, KEPT).get(self._target.month)
             by = "" if kept is None else f" ({kept})"
@@ -512,14 +510,15 @@ class _AtTarget:
         """Why the receiver's data are unknown here, and what decides it; empty if the ledger knows."""
         if self._may_keep_forgotten:
             return (
-                "unknown until compared with the receiver: both databases were restored, and it keeps the first version"
-                " of a job, even if neither knows it; compare the wall time of the month with its administrator"
+                "unknown until compared with the receiver: both databases were restored, and the receiver keeps the"
+                " first version of a job, even if neither database has it; compare the wall time of the month with the"
+                " receiver's administrator"
             )
         if forgotten := self._forgotten():
             return (
                 f"unknown until compared with the receiver: publishing.db was lost, and {count_of(forgotten, 'job')}"
-                " that it may have known as sent are deleted, held or in another month here; compare the wall time of"
-                " the month with its administrator"
+                " that it may have had as sent are deleted, held or in another month here; compare the wall time of"
+                " the month with the receiver's administrator"
             )
         if self._pruned_unknown:
             return (
@@ -529,7 +528,7 @@ class _AtTarget:
         if not self._is_unsure or self._plugin.keeps_first:
             return ""
         return (
-            f"{UNTIL_PORTAL}: both databases were restored, and keys that neither knows may"
+            f"{UNTIL_PORTAL}: both databases were restored, and keys that neither has may"
             f" also count there; `arcacct verify {month_name(self._target.month)} --portal FILE` compares"
         )
 

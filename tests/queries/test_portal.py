@@ -154,7 +154,7 @@ def test_what_is_no_amount_is_refused(portal, amount) -> None:
 )
 def test_a_name_that_comes_twice_is_refused(portal, text) -> None:
     """The last of them might be what the database has, and all would agree."""
-    with pytest.raises(InputError, match="is there twice; export one table, with one row for each name"):
+    with pytest.raises(InputError, match="appears twice; export one table, with one row for each name"):
         read_portal(portal(text), NOVEMBER)
 
 

@@ -253,7 +253,7 @@ def test_a_correction_says_what_was_and_what_is(sgas) -> None:
     listed = arcacct("--config", conf, "quarantine", "list").stdout
 
     assert f"wall time: was {first.wall_s} s, is 999 s" in shown
-    assert "perhaps in further values" not in shown
+    assert "perhaps also in values" not in shown
     assert listed.count("keeps the first version") == 1
     assert "(1); wall time: was" in listed
     assert "CPU time: was" in listed
@@ -265,7 +265,7 @@ def test_a_correction_says_what_was_and_what_is(sgas) -> None:
     assert f"changed since it was sent (wall time: was {first.wall_s} s, is 999 s): " in compared
     sgas.record(third._replace(name="other"))
     sgas.publish()
-    assert "whose former one is not stored" in arcacct("--config", conf, "quarantine", "show", third.job_id).stdout
+    assert "previous version is not stored" in arcacct("--config", conf, "quarantine", "show", third.job_id).stdout
     # Also by its id in the batch system, as `job why` takes it.
     assert arcacct("--config", conf, "quarantine", "show", first.lrms_id).stdout == shown
     assert arcacct("--config", conf, "quarantine", "drop", first.lrms_id).stdout == "1 record: dropped\n"
