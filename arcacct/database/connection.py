@@ -187,7 +187,7 @@ def _of_system(text: str, path: str) -> str:
     if is_full:
         return f"the file system of {folder} is full: free space there; nothing recorded is lost"
     return (
-        f"look at the file system of {folder} (df {folder}, a quota, dmesg): it is full or failed, or temporary files"
+        f"check the file system of {folder} (df {folder}, a quota, dmesg): it is full or failed, or temporary files"
         " have no space (TMPDIR)"
     )
 

@@ -75,12 +75,12 @@ def pages(con: Connection, table: str) -> list[str]:
         said = f"rows of {table} are damaged; restore a backup: `arcacct db restore FILE`"
     elif found.indexes:
         said = (
-            f"the rows of {table} are whole, and damaged are only indexes, {', '.join(found.indexes)}; run"
-            " `arcacct db optimize`, which builds them anew from the rows"
+            f"the rows of {table} are intact, and only indexes are damaged, {', '.join(found.indexes)}; run"
+            " `arcacct db optimize`, which rebuilds them from the rows"
         )
     else:
         said = (
-            f"a row of {table} and its entry in an index differ, and one of both is damaged; restore a backup:"
+            f"a row of {table} and its entry in an index differ, so one of the two is damaged; restore a backup:"
             " `arcacct db restore FILE`"
         )
     return [said, *found.problems]

@@ -275,7 +275,7 @@ def refuse_no_file(*paths: str) -> None:
             continue
         if not stat.S_ISREG(mode):
             what = "a directory" if stat.S_ISDIR(mode) else "a pipe or a device"
-            raise StoreError(f"{path}: {what}, and no database; give the path of the database, or move this away")
+            raise StoreError(f"{path}: {what}, not a database; give the path of the database, or move this away")
 
 
 def refuse_missing(here: Places) -> None:

@@ -149,7 +149,7 @@ def copy_whole(path: str, kind: DatabaseKind, copy: str) -> None:
     with access.translating(copy), closing(connect_unused(copy)) as con:
         (found,) = con.execute("PRAGMA quick_check(1)").fetchone()
     if found != "ok":
-        raise StoreError(f"{copy}: the copy is damaged, so the database is: {found}; run `arcacct db check`")
+        raise StoreError(f"{copy}: the copy and therefore the database are damaged: {found}; run `arcacct db check`")
 
 
 def connect_unused(path: str) -> Connection:
@@ -312,7 +312,7 @@ def _refuse_another_ces(here: Places, source: str, incarnations: frozenset[str])
     published = location.ledger_history(here.publishing_database)
     if published and not incarnations & (published | location.incarnations_of(here.database)):
         raise InputError(
-            f"{source}: a backup of another database than {here.publishing_database} has published from: of another CE?"
+            f"{source}: not a backup of the database that {here.publishing_database} belongs to, maybe of another CE."
             " Give a backup of this CE. If it is one from before its databases were lost, move publishing.db away first"
         )
 

@@ -235,7 +235,7 @@ def with_digest(whole: Mapping[str, Any]) -> bytes:
 def proves_itself(whole: Mapping[str, Any]) -> bool:
     """Whether a small file has a digest of its own. Raises ValueError if that is the digest of something else."""
     if _OWN in whole and whole[_OWN] != _digest(whole):
-        raise ValueError("its own digest (sha256) is of another content")
+        raise ValueError("its own digest (sha256) does not match its content")
     return _OWN in whole
 
 
@@ -254,9 +254,9 @@ def parse(data: bytes, partition: Partition, path: str) -> Manifest:
     try:
         whole = parsed(data, most_depth=_LEVELS)
     except ValueError as error:
-        raise InputError(f"{path}: no manifest, it is cut off or damaged ({error}); {_ANEW}") from None
+        raise InputError(f"{path}: not a complete manifest, truncated or damaged ({error}); {_ANEW}") from None
     if not isinstance(whole, dict) or type(whole.get("dataset_version")) is not int:
-        raise InputError(f"{path}: no manifest of a dataset; {_ANEW}")
+        raise InputError(f"{path}: not a manifest of a dataset; {_ANEW}")
     if whole["dataset_version"] != VERSION:
         raise InputError(
             f"{path}: version {_shown(whole['dataset_version'])} of the dataset, this program knows version {VERSION}:"

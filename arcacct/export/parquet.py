@@ -245,7 +245,7 @@ def former_jobs(paths: Mapping[str, str], rows: Mapping[str, int], partition: Pa
     except (pa.ArrowException, MemoryError, OSError, ValueError, LookupError, TypeError) as error:
         why = str(error).partition("\n")[0] or type(error).__name__
         raise InputError(
-            f"{path}: a part that it names cannot be read ({why}); jobs that were pruned are in it alone: put it back,"
+            f"{path}: a part that it names cannot be read ({why}); pruned jobs are only in it: restore it,"
             " or remove the manifest to continue without them"
         ) from error
 

@@ -322,7 +322,7 @@ class _Walk:
             except (InputError, OSError) as error:
                 if isinstance(error, FileNotFoundError):
                     raise
-                self._refuse(path, getattr(error, "strerror", None) or "exchanged while it was listed; try again")
+                self._refuse(path, getattr(error, "strerror", None) or "replaced while it was listed; try again")
                 return
             with there:
                 (self.site if name.startswith("site=") else self._folder)(there, path)
@@ -361,9 +361,7 @@ def _read(file: Any, path: str, size_bytes: int, most_bytes: int) -> bytes:
         data = bytes(file.read(most_bytes + 1))
         size_bytes = len(data)
     if size_bytes > most_bytes:
-        raise InputError(
-            f"{path}: {size_bytes} bytes, and nothing that arcacct writes there has more than {most_bytes}; remove it"
-        )
+        raise InputError(f"{path}: {size_bytes} bytes, and arcacct writes at most {most_bytes} there; remove it")
     return data
 
 

@@ -54,7 +54,7 @@ _MOST_NOTE_BYTES, _NOTE_LEVELS = 1 << 16, 4
 _PIECE_BYTES = 1 << 20
 _SOME_JOBS = 100_000
 """So many a former part may have beyond what the log accounts for: of a database that was restored."""
-_KEEP = "jobs that were pruned are in it alone: restore it, or remove the manifest to continue without them"
+_KEEP = "pruned jobs are only in it: restore it, or remove the manifest to continue without them"
 
 
 class _Position(NamedTuple):
@@ -183,7 +183,7 @@ class _Export:
             self._life = self._life or life
             if life != self._life:
                 raise StoreBusy(
-                    f"{self._here.database}: another database was put in its place while it was exported; nothing is"
+                    f"{self._here.database}: it was replaced by another database during the export; nothing is"
                     " lost, and the next export continues"
                 )
             yield con

@@ -233,9 +233,9 @@ def _absent(found: Exported, parts: Listing) -> str | None:
         path = found.partition.part(table, part.file)
         is_bytes = parts.files.get(path)
         if is_bytes is None:
-            return parts.obstacle(path) or f"it names {found.file(table)}, which is not there"
+            return parts.obstacle(path) or f"it names {found.file(table)}, which is missing"
         if is_bytes != part.bytes:
-            return f"{found.file(table)} has {is_bytes} bytes, and should have {part.bytes}: it is cut off or changed"
+            return f"{found.file(table)} has {is_bytes} bytes, and should have {part.bytes}: it is truncated or changed"
     return None
 
 

@@ -122,7 +122,7 @@ def _difference(table: str, names: Sequence[str], schema: Any) -> str | None:
     seen = set()
     for place, name in enumerate(names):
         if name.lower() in KEYS:
-            return f"column {name} is in the path alone"
+            return f"column {name} must be only in the path"
         if name.lower() in seen:
             return f"two columns are called {name.lower()}"
         seen.add(name.lower())

@@ -74,7 +74,7 @@ def load(found: Dataset, tables: Sequence[str], advanced: Callable[[int, int], o
                 except psycopg.Error as error:
                     if con.broken:
                         raise
-                    problems.append(f"{one.path}: PostgreSQL did not take {one.partition}: {_said(error)}")
+                    problems.append(f"{one.path}: PostgreSQL rejected {one.partition}: {_said(error)}")
     return Loaded(taken, jobs, unchanged, older, (*found.problems, *problems))
 
 

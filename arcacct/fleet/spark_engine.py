@@ -28,7 +28,7 @@ class Spark:
     def __init__(self, found: Dataset, tables: Sequence[str] = TABLES, master: str | None = None) -> None:
         away = next((one.store.shown for one in found.partitions if not isinstance(one.store, LocalStore)), None)
         if away is not None:
-            raise UsageError(f"{away}: Spark reads directories that its workers have, too; ask this by DuckDB")
+            raise UsageError(f"{away}: Spark's workers must have the directory, too; use --engine duckdb")
         master = master or LOCAL
         if not master.startswith(_MASTERS):
             raise UsageError(f"--master {master}: it must start with one of {', '.join(_MASTERS)}")

@@ -200,7 +200,7 @@ class _Memory:
             # What is damaged is known by now: the pages were asked first.
             # A question to the ledger reads the accounting database, too.
             why = f", since {' and '.join(others)} is damaged" if others else ""
-            problems = [f"not answered{why}: {error}"]
+            problems = [f"not checked{why}: {error}"]
         if not problems:
             self._sound.append(what)
         return problems

@@ -182,7 +182,7 @@ def candidates(con: Connection, ended_before: int, ended_from: int = 0) -> Itera
         position = (page[-1].end_time, page[-1].record_id)
 
 
-_NOT_SENT = "{} was not sent them yet"
+_NOT_SENT = "not sent to {} yet"
 
 
 def _handled(con: Connection, publishing: Connection, options: PruneOptions) -> dict[str, int]:
@@ -258,7 +258,7 @@ def _open_archive(here: Places, path: str) -> Connection:
         used = archive.execute("SELECT 1 FROM AAR LIMIT 1").fetchone()
         if used:
             archive.close()
-            raise SchemaError(f"{path}: a database of arcacct, but no archive; give another file")
+            raise SchemaError(f"{path}: a database of arcacct, but not an archive; give another file")
     archive.execute("INSERT OR IGNORE INTO DBConfig VALUES (?, '1')", (ARCHIVE_MARK,))
     return archive
 

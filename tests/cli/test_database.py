@@ -244,7 +244,7 @@ def test_a_damaged_index_is_named_and_built_anew_from_the_rows(here, run, name, 
 
     code, out, err = run("check")
     assert (code, len(out.splitlines())) == (74, 14)
-    assert f"{path}: the rows of {table} are whole, and damaged are only indexes, {index}; run `arcacct db opt" in err
+    assert f"{path}: the rows of {table} are intact, and only indexes are damaged, {index}; run `arcacct db opt" in err
     assert "`arcacct db check`" not in err
 
     assert run("optimize") == (0, f"{path}: index {index} rebuilt\n{here.database}: optimized\n", "")
@@ -274,7 +274,7 @@ def test_a_row_and_an_entry_that_differ_need_a_backup(here, run) -> None:
 
     code, _out, err = run("check")
     assert code == 74
-    assert "a row of AAR and its entry in an index differ, and one of both is damaged; restore a backup" in err
+    assert "a row of AAR and its entry in an index differ, so one of the two is damaged; restore a backup" in err
     assert run("optimize")[:2] == (0, f"{here.database}: optimized\n")
     assert run("check")[0] == 74
 
@@ -400,7 +400,7 @@ def test_prune_says_what_stays(tmp_path, here, run) -> None:
     without = run("prune", "--before", "2026-06-01", "--dry-run", "--without-target", "arex/jura/sgas:old")
 
     assert waiting[1] == "no jobs to move\n"
-    assert "2 jobs kept: [arex/jura/sgas:old] was not sent them yet" in waiting[2]
+    assert "2 jobs kept: not sent to [arex/jura/sgas:old] yet" in waiting[2]
     assert without[1].startswith("2 jobs to be moved")
     assert "1 job kept: the control directory still has them" in without[2]
 

@@ -225,7 +225,7 @@ PROBLEMS = {
         "queries are slow",
         "restore a backup",
         "accounting.db: database disk image is malformed; it is damaged or not a database",
-        "the rows of AAR are whole, and damaged are only indexes, AAR_EndTime_IDX",
+        "the rows of AAR are intact, and only indexes are damaged, AAR_EndTime_IDX",
     ),
     "howto/republish": (
         "never published",

@@ -530,7 +530,7 @@ def test_a_part_with_pruned_jobs_that_is_damaged_is_not_replaced(site) -> None:
 
     done = site.export()
     assert len(done.problems) == 1
-    assert "jobs that were pruned are in it alone" in done.problems[0]
+    assert "pruned jobs are only in it" in done.problems[0]
     assert json.loads(site.manifest(6).read_text())["tables"]["jobs"]["rows"] == 2
 
 

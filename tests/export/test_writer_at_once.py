@@ -103,7 +103,7 @@ def test_another_database_that_was_put_there_meanwhile_is_not_mixed_in(site, tmp
         upkeep.restore(site.here, next(copy.path for copy in copies if "accounting" in copy.path), patience_s=5)
         _out, said = process.communicate("\n" * 100)
     assert "StoreBusy" in said
-    assert "another database was put in its place" in said
+    assert "it was replaced by another database" in said
     site.con = open_accounting(site.here)
     assert site.export().problems == ()
     assert names_of(site) == ids(1, 2, 3, 4, 5, 6)

@@ -27,11 +27,11 @@ from arcacct.fleet.engine import answered
 
 COMPLAINTS = {
     "another version of the dataset": "version 2 of the dataset",
-    "a manifest that is cut off": "cut off or damaged",
+    "a manifest that is cut off": "truncated or damaged",
     "a manifest of another partition": "but is at",
-    "a part that is half written": "it is cut off or changed",
-    "a part that is not there": "which is not there",
-    "a part with other bytes": "it is cut off or changed",
+    "a part that is half written": "it is truncated or changed",
+    "a part that is not there": "which is missing",
+    "a part with other bytes": "it is truncated or changed",
     "a manifest that tells another number of rows": f"has {JOBS} rows, the manifest says {JOBS + 1}",
     "two CEs with one name": "two CEs have the same name",
     "two CEs with one name in one directory": "two CEs have the same name",
@@ -41,8 +41,8 @@ COMPLAINTS = {
     "a link to a part": ".parquet: a symbolic link, which is not followed",
     "a pipe in the place of a part": ".parquet: not a file; remove it",
     "a pipe in the place of a manifest": "ce02.example.org.json: not a file; remove it",
-    "a manifest of 6 GB": f"{6 << 30} bytes, and nothing that arcacct writes there has more",
-    "a manifest of 200,000 brackets": "no manifest, it is cut off or damaged",
+    "a manifest of 6 GB": f"{6 << 30} bytes, and arcacct writes at most",
+    "a manifest of 200,000 brackets": "not a complete manifest, truncated or damaged",
 }
 
 
@@ -106,7 +106,7 @@ def test_a_manifest_with_another_digit(tmp_path, capsys) -> None:
     done = said(capsys, "fleet", "verify", tmp_path)
 
     assert done.returncode == 65
-    assert f"{manifest}: the manifest is damaged (ValueError: its own digest (sha256) is of another content)" in (
+    assert f"{manifest}: the manifest is damaged (ValueError: its own digest (sha256) does not match its content)" in (
         done.stderr
     )
     assert f"jobs for queries: {JOBS}; 1 problem" in done.stdout

@@ -319,7 +319,7 @@ def test_a_dataset_at_a_url(federation, tmp_path, capsys) -> None:
     memory.rm(gone)
     done = said(capsys, "fleet", "stats", url, "--by", "ce")
     assert done.returncode == 65
-    assert f"it names memory://{gone}, which is not there" in done.stderr
+    assert f"it names memory://{gone}, which is missing" in done.stderr
 
 
 def test_a_question_that_no_file_concerns(federation, capsys) -> None:

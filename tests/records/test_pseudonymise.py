@@ -98,7 +98,7 @@ def test_what_waits_for_a_target_keeps_the_month(here) -> None:
     """A record that one target has not had yet would go out with a pseudonym; the plan says so, and nothing is done."""
     with closing(open_accounting(here)) as con, closing(open_publishing(here)) as publishing:
         found = plan(con, publishing, Scope(JUNE, DN, (TARGET, "arex/jura/sgas:new")))
-    assert found.left == (("[arex/jura/sgas:new] was not sent them yet", 6),)
+    assert found.left == (("not sent to [arex/jura/sgas:new] yet", 6),)
     assert (found.jobs, done(here, Scope(JUNE, DN, (TARGET, "arex/jura/sgas:new")))) == (0, 0)
 
 

@@ -169,7 +169,7 @@ def test_it_tells_what_it_does_not_have(federation, tmp_path, capsys) -> None:
     page = said(capsys, "report", "--fleet", dataset, "--month", "2026-08", "--html", tmp_path / "page.html")
 
     assert (done.returncode, page.returncode) == (65, 65)
-    assert "it is cut off or changed" in done.stderr
+    assert "it is truncated or changed" in done.stderr
     assert "ce2.example.org" in done.stdout
     assert "ce.example.com" not in done.stdout
     # Who gets the page sees no exit code.

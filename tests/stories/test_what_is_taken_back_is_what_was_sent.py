@@ -345,7 +345,7 @@ def test_names_are_kept_until_they_are_no_longer_needed(site) -> None:
     publish(site)
     site.sql(f"DELETE FROM AAR WHERE JobID = '{second.job_id}'")
 
-    assert forget(site) == (0, {"[arex/jura/apel:a] was not sent them yet": 1})
+    assert forget(site) == (0, {"not sent to [arex/jura/apel:a] yet": 1})
     publish(site)
     assert usage(site) == expected(first)
     assert forget(site) == (1, {})

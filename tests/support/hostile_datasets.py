@@ -325,7 +325,7 @@ HOSTILE = {
         _column("later", pa.struct({"a": pa.int64()}), lambda rows: [{"a": 1}] * rows), "later is a group"
     ),
     "column of the partition": Hostile(
-        _column("ce", pa.string(), lambda rows: ["ce01.example.org"] * rows), "column ce is in the path alone"
+        _column("ce", pa.string(), lambda rows: ["ce01.example.org"] * rows), "column ce must be only in the path"
     ),
     "column twice": Hostile(_twice, "two columns are called wall_s"),
     "columns that differ by case": Hostile(
