@@ -83,6 +83,8 @@ class AAR(NamedTuple):
     lrms_end_time: int | None = None
     auth_groups: tuple[str, ...] = ()
     """For jobs without a VO: the authgroups of arc.conf in which A-REX found the user."""
+    accelerators: Accelerators | None = None
+    """GPUs and energy that count; ``None``: no source reports any."""
     held: str = ""
     """The reasons for a hold (`holds`), separated by blanks; empty: the record is not held."""
     unknown: tuple[str, ...] = ()

@@ -28,6 +28,7 @@ from arcacct.records.states import (
     UNKNOWN_NUMBER,
 )
 from arcacct.records.texts import escaped, plain_text, unescaped, unescaped_name
+from arcacct.resources import Accelerators
 from arcacct.times import LAST_SECOND, month_of, next_month
 
 # Records are read as the values of `records.model`. Readers page in short transactions (INVARIANTS 7). This module
@@ -65,6 +66,9 @@ _RECORD = f"""
     (SELECT json_group_object(EventKey, ifnull(CAST(strftime('%s', EventTime) AS INTEGER), 0)) FROM JobEvents
       WHERE RecordID = AAR.RecordID AND EventKey IN {PUBLISHED_EVENTS}),
     AuthGroups.Names,
+    CASE WHEN EXISTS (SELECT 1 FROM JobAccelerators WHERE RecordID = AAR.RecordID) THEN
+    (SELECT json_array(max(GPUCount), max(GPUAllocatedS), max(GPUBusyS), max(GPUEnergyJ), max(EnergyJ))
+      FROM KnownAccelerators WHERE RecordID = AAR.RecordID) END,
     (SELECT json_group_array(Field) FROM FieldSources WHERE RecordID = AAR.RecordID AND Source = '{UNKNOWN}'),
     CASE WHEN Hold.RecordID IS NOT NULL
     THEN json_array(Hold.IsHeld, Hold.Reasons, {", ".join(f"Hold.{column}" for column in OVERRIDES)}) END
@@ -268,7 +272,7 @@ def _aar_of(row: Sequence[Any]) -> AAR:
     """Make a record from a row of `_RECORD`."""
     (
         record_id, job_id, local_job_id, endpoint_type, endpoint_url, queue, user_dn, vo, status,
-        *numbers, tokens, extra, environments, transfers, events, auth_groups, unknown, hold,
+        *numbers, tokens, extra, environments, transfers, events, auth_groups, accelerators, unknown, hold,
     ) = row  # fmt: skip
     named = _named(extra)[0]
     if "%" in extra:
@@ -307,6 +311,7 @@ def _aar_of(row: Sequence[Any]) -> AAR:
             time_of("LRMSSTART"),
             time_of("LRMSEND"),
             auth_groups_of(auth_groups) if auth_groups else (),
+            None if accelerators is None else Accelerators(*_decoded(accelerators)[0]),
             "",
             _fields(unknown),
         )

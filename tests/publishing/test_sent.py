@@ -24,6 +24,7 @@ from arcacct.publishing.sent import DIGESTED, MANY, digest_of, is_same
 from arcacct.publishing.target_months import Refusal
 from arcacct.records import reader
 from arcacct.records.model import AAR, Transfer
+from arcacct.resources import Accelerators
 from arcacct.sandbox import auditor, sgas
 from arcacct.targets.auditor.record import RecordOptions
 from arcacct.targets.auditor.target import AuditorRecords
@@ -294,10 +295,11 @@ FULL = AAR(
     lrms_start_time=1_718_449_300,
     lrms_end_time=1_718_452_600,
     auth_groups=("zero",),
+    accelerators=Accelerators(2, 7000.0),
     held="wall-beyond-life",
     unknown=("core_count",),
 )
-UNSEEN = {"record_id", "auth_groups", "held", "unknown"}
+UNSEEN = {"record_id", "auth_groups", "accelerators", "held", "unknown"}
 """What no digest is of: a record's place, and what was kept of records only later."""
 digest = digest_of()
 
@@ -352,6 +354,8 @@ def with_another(field: str) -> AAR:
     """The full record, with another value of one field."""
     value: Any = getattr(FULL, field)
     assert value != AAR._field_defaults.get(field)
+    if isinstance(value, Accelerators):
+        return FULL._replace(accelerators=value._replace(gpu_count=3))
     return FULL._replace(**{field: value[1:] if isinstance(value, str | tuple) else value + 1})
 
 

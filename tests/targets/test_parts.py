@@ -22,6 +22,7 @@ from arcacct.publishing.ledger import Names
 from arcacct.publishing.plugin import Acceptance, Envelope, RecordFormat, RenderedRecord
 from arcacct.records import reader
 from arcacct.records.model import AAR, VO, Transfer, VOs
+from arcacct.resources import Accelerators
 from arcacct.targets.apel.messages import APELOptions, ssm_text
 from arcacct.targets.apel.target import APELRecords
 from arcacct.targets.auditor.record import RecordOptions
@@ -133,6 +134,7 @@ VALUES: dict[str, list[Any]] = {
     "run_time_environments": SEVERAL,
     "auth_groups": [*SEVERAL, ("staff",)],
     "transfers": MOVED,
+    "accelerators": [None, Accelerators(), Accelerators(2, 7000.5, energy_j=9)],
     "local_user": [None, "u:g", "u" * 100 + ":" + "g" * 100, "u:" + "g" * 101, *WORDS],
 }
 VALUES |= {

@@ -33,13 +33,17 @@ LARGEST_BODY = 2 * 1024 * 1024
 # Targets of AUDITOR: a block [arcacct/auditor:NAME].
 
 
+NO_NAME = "-"
 META = {name: name for name in ("site_id", "headnode", "voms", "subject", "user_id", "group_id", "collector_type")}
 COMPONENTS = {name: name for name in ("Cores", "TotalCPU", "NNodes", "Memory")}
+FURTHER = dict.fromkeys(("GPUs", "GPUTime", "Energy"), NO_NAME)
 SCORES = {"HEPscore23": "hepscore23", "HEPSPEC": "HEPSPEC06", "Si2k": "si2k"}
-"""What a record has, and what it is called by AUDITOR's Slurm collector and in the template of its APEL plugin."""
+"""
+What a record has, and what it is called by AUDITOR's Slurm collector and in the template of its APEL plugin. FURTHER
+components are sent only under a name that the site gives, and where their amount is known.
+"""
 
-NO_NAME = "-"
-_MAY_GO = ("subject", "user_id", "group_id", "collector_type", "NNodes", "Memory")
+_MAY_GO = ("subject", "user_id", "group_id", "collector_type", "NNodes", "Memory", *FURTHER)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,7 +76,7 @@ class AuditorTarget(Target):
 
     def wrong(self) -> Iterator[tuple[str, str]]:
         """Two values under one name: the later would take the place of the other, or be passed over."""
-        for kind in (META, COMPONENTS, SCORES):
+        for kind in (META, COMPONENTS | FURTHER, SCORES):
             names = [name for name in (kind | {k: v for k, v in self.rename if k in kind}).values() if name != NO_NAME]
             for name in sorted({name for name in names if names.count(name) > 1}):
                 yield "rename", f"two values would have the name {name!r}; give each its own name"
@@ -105,7 +109,7 @@ def renamed(value: str) -> tuple[str, str]:
     """``WHAT NAME``, or ``WHAT -`` for what is left out. Raises ValueError."""
     what, _, name = value.partition(" ")
     name = name.strip()
-    known = (*META, *COMPONENTS, *SCORES)
+    known = (*META, *COMPONENTS, *FURTHER, *SCORES)
     if what not in known or not name:
         raise ValueError(f"{value!r} is not a valid name; write WHAT NAME, with WHAT one of {', '.join(known)}")
     if name == NO_NAME and what not in _MAY_GO:

@@ -18,7 +18,7 @@ from arcacct.benchmark import FALLBACK, Benchmark, parsed_benchmark
 from arcacct.publishing.plugin import Envelope
 from arcacct.publishing.sent import digest_of
 from arcacct.records.model import AAR, VOs, job_record_id, machine_host, parsed_fqan, start_time, vo_name
-from arcacct.targets.auditor.options import COMPONENTS, LONGEST_NAME, META, NO_NAME, SCORES
+from arcacct.targets.auditor.options import COMPONENTS, FURTHER, LONGEST_NAME, META, NO_NAME, SCORES
 from arcacct.targets.common import iso_time, spelt
 
 DOCUMENT = Envelope("auditor", "[", "]", "\n", ",")
@@ -76,7 +76,8 @@ def written(aar: AAR, shared: Sequence[Any], options: RecordOptions) -> str:
         "Memory": -(-aar.memory_kib // _KIB_PER_MB),
     }
     return (
-        f'{{"record_id":{quoted(id_head + aar.job_id)},"meta":{meta},"components":{components % amounts},'
+        f'{{"record_id":{quoted(id_head + aar.job_id)},"meta":{meta},'
+        f'"components":[{components % amounts}{_further(aar, options)}],'
         f'"start_time":"{iso_time(start(aar, options))}","stop_time":"{iso_time(aar.end_time)}"}}\n'
     )
 
@@ -171,7 +172,20 @@ def components(aar: AAR, options: RecordOptions) -> str:
         for what in COMPONENTS
         if names[what] != NO_NAME
     ]
-    return f"[{','.join(found)}]"
+    return ",".join(found)
+
+
+def _further(aar: AAR, options: RecordOptions) -> str:
+    """The components FURTHER that have a name and a known amount: GPUs, their time in s, energy of the nodes in J."""
+    if aar.accelerators is None:
+        return ""
+    gpu_s, names = aar.accelerators.gpu_allocated_s, FURTHER | dict(options.names)
+    amounts = (aar.accelerators.gpu_count, gpu_s and round(gpu_s), aar.accelerators.energy_j)
+    return "".join(
+        f',{{"name":{_json(names[what])},"amount":{amount},"scores":[]}}'
+        for what, amount in zip(FURTHER, amounts, strict=True)
+        if amount and names[what] != NO_NAME
+    )
 
 
 def _kept(value: Any) -> str:

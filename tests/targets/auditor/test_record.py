@@ -15,6 +15,7 @@ from record_texts import record
 
 from arcacct.benchmark import Benchmark
 from arcacct.records.model import AAR, VO, VOs
+from arcacct.resources import Accelerators
 from arcacct.sandbox import auditor
 from arcacct.targets.auditor.acceptance import accept
 from arcacct.targets.auditor.record import DOCUMENT, RecordOptions, record_id
@@ -144,6 +145,35 @@ def test_names_of_the_site(job: AAR) -> None:
     assert set(found.meta) == {"site", "headnode", "voms", "user_id", "group_id", "collector_type"}
     assert [one.name for one in found.components] == ["Cores", "CPU", "NNodes"]
     assert found.components[0].scores == (auditor.Score("hs23", 12.3),)
+
+
+FURTHER = (("GPUs", "GPU"), ("GPUTime", "TotalGPU"), ("Energy", "energy"))
+
+
+def test_gpus_and_energy_are_components_where_a_site_names_them(job: AAR) -> None:
+    """Whole GPUs, GPU seconds and J, behind the components that the APEL plugin reads, which stay as they are."""
+    measured = job._replace(accelerators=Accelerators(2, 1800.6, 3.5, 4.5, 10**15))
+    found = stored(measured, OPTIONS._replace(names=FURTHER))
+
+    assert amounts(measured, OPTIONS._replace(names=FURTHER)) == amounts(job) | {
+        "GPU": 2,
+        "TotalGPU": 1801,
+        "energy": 10**15,
+    }
+    assert found.components[:4] == stored(job).components
+    assert at_apel(found) == at_apel(stored(job))
+    assert [one.name for one in stored(measured, OPTIONS._replace(names=FURTHER[2:])).components[4:]] == ["energy"]
+
+
+@pytest.mark.parametrize("told", [None, Accelerators(0, 0, 1.5, 2.5, 0), Accelerators(None, None, 1.5, 2.5, None)])
+def test_a_component_without_a_known_amount_is_left_out(job: AAR, told) -> None:
+    """Unknown is not 0."""
+    assert record(job._replace(accelerators=told), OPTIONS._replace(names=FURTHER)) == record(job, OPTIONS)
+
+
+def test_a_record_of_a_site_that_names_no_gpus_is_as_before(job: AAR) -> None:
+    """Byte for byte, whatever is known of the job."""
+    assert record(job._replace(accelerators=Accelerators(2, 1800, 1.0, 2.0, 5)), OPTIONS) == record(job, OPTIONS)
 
 
 def test_the_id_never_changes(job: AAR) -> None:

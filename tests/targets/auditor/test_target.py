@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 
 import pytest
 from click.testing import CliRunner
-from publishing_site import DAY_S, JUNE, jobs
+from publishing_site import AUDITOR, DAY_S, JUNE, jobs
 from sandbox_clients import auditor_client
 
 from arcacct.cli.main import arcacct
@@ -68,6 +68,22 @@ def test_the_official_client_reads_what_was_published(site) -> None:
         "headnode": ["ce.example.org"],
         "subject": ["/DC=org/CN=Jane"],
     }
+
+
+def test_gpus_that_become_known_after_the_first_sending_are_not_sent(site, server) -> None:
+    """AUDITOR keeps the first version: that is no correction, and what it has stays."""
+    site.configure(f"{AUDITOR}rename=GPUs GPUs\nrename=Energy Energy\n")
+    site.record(*jobs(2))
+    known = "INSERT INTO JobAccelerators SELECT RecordID, 'sonar', 'c', 2, 60, NULL, NULL, 7000 FROM AAR"
+    site.sql(f"{known} WHERE JobID = 'job00000'")
+    site.publish()
+    site.sql(f"{known} WHERE JobID = 'job00001'")
+
+    outcome = site.publish()
+
+    found = {record_id[-1]: [one.amount for one in of.components[4:]] for record_id, of in server.records.items()}
+    assert found == {"0": [2, 7000], "1": []}
+    assert (outcome.error, outcome.summary.corrections, site.held()) == (None, 0, {})
 
 
 def test_what_it_is_not_sent_is_no_correction(site, server) -> None:
@@ -266,6 +282,7 @@ def test_the_commands_know_it(site, server) -> None:
         ("targeturl=https://h:8443\nsite_id=S\nrename=Cores\n", "WHAT NAME"),
         ("targeturl=https://h:8443\nsite_id=S\nrename=voms -\n", "cannot be left out"),
         ("targeturl=https://h:8443\nsite_id=S\nrename=subject voms\n", "two values"),
+        ("targeturl=https://h:8443\nsite_id=S\nrename=GPUs Cores\n", "two values"),
         ("targeturl=https://h:8443\nsite_id=S\nscore_type=HS06\n", "score_type"),
         ("targeturl=ftp://h\nsite_id=S\n", "targeturl"),
         ("targeturl=https://h:8443\n", "site_id"),
