@@ -87,12 +87,19 @@ class Scenario(ABC):
 
 
 def jobs_in(database: pathlib.Path) -> Jobs:
-    """Every job with all of its rows; of an event its name alone, since some times only the launcher can know."""
+    """
+    Every job with all of its rows; of an event its name alone, once.
+
+    Some times only the launcher can know. An event that the cut left without its content has the time of its file,
+    which `Recording.after` makes older.
+    """
     jobs: Jobs = {}
     for table, found in rows(str(database)).items():
         for job_id, *values in found:
-            kept = values[:1] if table == "JobEvents" else values
-            jobs.setdefault(str(job_id), {}).setdefault(table, []).append(tuple(kept))
+            kept = tuple(values[:1] if table == "JobEvents" else values)
+            known = jobs.setdefault(str(job_id), {}).setdefault(table, [])
+            if table != "JobEvents" or kept not in known:
+                known.append(kept)
     for tables in jobs.values():
         for values in tables.values():
             values.sort(key=repr)
