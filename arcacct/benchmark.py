@@ -49,7 +49,7 @@ class Benchmark(NamedTuple):
             raise InputError(f"benchmark {shown} is not of the form TYPE:VALUE, e.g. HEPscore23:12.3")
         name = canonical_type(match[1])
         if name is None:
-            raise InputError(f"benchmark {shown}: APEL knows the types {', '.join(TYPES)}")
+            raise InputError(f"benchmark {shown}: APEL accepts the types {', '.join(TYPES)}")
         from decimal import ROUND_HALF_UP, Decimal  # noqa: PLC0415  slow to load, and most runs read none
 
         thousandths = int((Decimal(match[2]) * 1000).to_integral_value(ROUND_HALF_UP))

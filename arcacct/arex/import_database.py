@@ -139,7 +139,7 @@ def import_arex(
     """
     origin = os.path.realpath(path)
     if origin == os.path.realpath(here.database):
-        raise InputError(f"{path}: this is the database to import into; give the path of A-REX's own")
+        raise InputError(f"{path}: this is the database to import into; give the path of A-REX's own database")
     with import_lock(os.path.join(here.directory, "import.lock")):
         with access.translating(here.database):
             position = _position(con, origin)

@@ -57,7 +57,7 @@ class InputLimiter:
             # The job may have written such a line: only numbers are taken from it.
             said = content.partition(_LEFT_OUT)[2][:40].partition(b"\n")[0].split()
             left_out, size = (int(word) if word.isdigit() else 0 for word in [*said, b"", b"", b""][:3:2])
-            self.notes[name] = f"{left_out} of {size} bytes not read, in the middle"
+            self.notes[name] = f"{left_out} of {size} bytes in the middle not read"
         return lines_of(content)
 
     def text(self, field: str, value: str, copies: int = 1) -> str:

@@ -88,7 +88,7 @@ def _version_2(content: bytes, name: str, written_ns: int) -> tuple[JobFiles, bo
     head, _, rest = content.partition(b"\n\n")
     body, found, last = rest.rpartition(b"\nwhole=")
     if not found or not last.endswith(b"\n") or b"\n" in last[:-1]:
-        raise InputError(f"{name}: not whole: the launcher could not write its end")
+        raise InputError(f"{name}: incomplete: the launcher could not write its end")
     values = dict(line.partition("=")[::2] for line in head.decode("utf-8", "surrogateescape").split("\n"))
     parts, _, status = last[:-1].decode("utf-8", "surrogateescape").partition("/")
     files = _job_files(values, _parts(parts, body, name), name)

@@ -379,7 +379,7 @@ def unusable_files(folders: Iterable[str], con: Connection | None) -> Iterator[t
             elif con is not None and recorder.knows(con, job_id):
                 todo = back
             else:
-                todo = f"nothing else knows the job: `arcacct import arex` may find it in A-REX's database; {back}"
+                todo = f"the job is not recorded: `arcacct import arex` may find it in A-REX's database; {back}"
             yield printable(path), what, todo
 
 
@@ -395,7 +395,7 @@ def _described(content: bytes, path: str, name: str, written_ns: int) -> tuple[s
         named = spool.from_name(name, "/", written_ns)
         if named is None:
             return "it is not an event of arcacct", ""
-        event, has = named, "it is not whole, so only its name says something"
+        event, has = named, "it is incomplete, and only its name can be used"
     at = iso(event.event_ns // 10**9)
     return f"{event.job_id} {event.state} at {at}, {has}", event.job_id
 

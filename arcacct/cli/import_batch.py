@@ -140,7 +140,7 @@ def run_import(
     return InputError.exit_code if unusable and not given.lenient else 0
 
 
-NOT_YET = " not recorded yet: another run follows; without one it is recorded after a day of the log"
+NOT_YET = " not recorded yet: another run follows; if none comes, it is recorded after a day of the log"
 
 
 def print_report(source: SourceType[Any], report: RunsReport) -> None:
@@ -154,7 +154,7 @@ def print_report(source: SourceType[Any], report: RunsReport) -> None:
     print_counts(
         (report.rejected, "job", " not usable; all others are imported"),
         (report.bad_lines, "line", " not usable, without a job's own values; see `arcacct import rejected`"),
-        (report.noise, "line", " ignored: blank, no record, or without a line end"),
+        (report.noise, "line", " ignored: blank, not a record, or without a line end"),
         (report.failed_jobs, "job", " not rebuilt from the stored runs: see the reasons above"),
         (report.more_conflicts, "further value", f" with different values in A-REX and {source.system.title}"),
         *others,

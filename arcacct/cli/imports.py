@@ -77,7 +77,7 @@ def rejected(
     see `quarantine`.)
     """
     if sum((show is not None, bool(dropped), drop_all)) > 1:
-        raise UsageError("--show, --drop and --drop-all exclude each other")
+        raise UsageError("use only one of --show, --drop and --drop-all")
     here = settings_of(ctx).places
     if source is not None and source not in _SOURCES:
         with closing(read_accounting(here)) as con:
@@ -204,7 +204,7 @@ def _tell(report: ImportReport) -> None:
     for difference in report.differences[:_SHOWN]:
         print_line(f"{difference.job_id}: {'; '.join(difference.what)}", err=True)
     if report.differing:
-        print_line(f"{count_of(report.differing, 'job')} here with other values: the values here stay", err=True)
+        print_line(f"{count_of(report.differing, 'job')} have other values here, which stay unchanged", err=True)
     for found, rest in ((report.complaints, "left out, and stored as rejected"), (report.lost, "left out")):
         causes = Causes()
         for where, reason in found:

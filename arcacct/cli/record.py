@@ -108,9 +108,9 @@ def sweep(
     from arcacct.arex.sweep import sweep as sweep_all  # noqa: PLC0415
 
     if follow and given_up:
-        raise UsageError("--give-up and --follow exclude each other")
+        raise UsageError("use only one of --give-up and --follow")
     if plan_only and follow:
-        raise UsageError("--dry-run and --follow exclude each other")
+        raise UsageError("use only one of --dry-run and --follow")
     if interval is not None and not follow:
         raise UsageError("--interval is for --follow")
     here = places_of(ctx, controldir)

@@ -319,7 +319,7 @@ def _complaining(path: str) -> Iterator[None]:
     try:
         yield
     except EOFError as error:
-        raise InputError(f"{path}: cut: it ends before its compressed end; everything before is imported") from error
+        raise InputError(f"{path}: truncated in compressed data; everything before is imported") from error
     except _UNREADABLE as error:
         if isinstance(error, OSError) and not _is_damage(error):
             raise unreadable(path, error) from error
@@ -431,7 +431,7 @@ class FileTailer:
         """
         if STDIN in self._paths:
             if len(self._paths) > 1:
-                raise InputError("-: standard input cannot be followed with files; follow the files by another command")
+                raise InputError("-: standard input and files cannot be followed together; use two commands")
             with Reader(STDIN) as reader:
                 reader.is_last = True
                 yield reader

@@ -42,7 +42,7 @@ def batch_rows(text: str) -> Iterator[tuple[int, list[str]]]:
     """
     lines = text.count("\n")
     if text and not text.endswith("\n"):
-        raise ValueError(f"line {lines + 1}: it has no end, so the file was cut; copy it again")
+        raise ValueError(f"line {lines + 1}: it has no end, so the file was truncated; copy it again")
     end = "\r\n" if text.count("\r\n") == lines else "\n"
     at = 0
     for number in range(1, lines + 1):

@@ -94,7 +94,7 @@ def size_kib(text: str) -> int | None:
         return None
     match = _SIZE.fullmatch(text)
     if match is None:
-        raise ValueError(f"{text[:40]!r} is no size")
+        raise ValueError(f"{text[:40]!r} is not a size")
     number = int(match[1]) if match[1].isdigit() else float(match[1])
     size_bytes = number * 1024 ** POWERS[match[2]]
     # NO_VAL64 in a larger unit is 16384P or 16E.

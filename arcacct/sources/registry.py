@@ -96,7 +96,7 @@ def _wrong(name: str, source: LogSource | TelemetrySource) -> Iterator[str]:
     if name in SOURCES or name == UNKNOWN:
         yield f"{name} is another source of values"
     if not isinstance(source, LogSource):
-        yield f"SOURCE is a {type(source).__name__}, no LogSource"
+        yield f"SOURCE is a {type(source).__name__}, not a LogSource"
         return
     for field in ("name", "source", "kind"):
         if (value := getattr(source.system, field)) != name:

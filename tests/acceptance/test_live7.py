@@ -284,7 +284,7 @@ def test_the_import_finds_no_other_difference(lived: Lived) -> None:
     assert [line.partition(" has ")[0] for line in differing] == [
         f"{lived.jobs['through-groups']}: AuthTokenAttributes"
     ]
-    assert count == "1 job here with other values: the values here stay"
+    assert count == "1 job have other values here, which stay unchanged"
 
 
 def test_the_vo_can_be_asked_for(lived: Lived) -> None:

@@ -88,7 +88,7 @@ def test_the_end_of_a_long_diag_is_read() -> None:
         ("LRMSSTART", 1795173000),
         ("LRMSEND", 1795175940),
     ]
-    assert facts.notes["diag"].endswith("bytes not read, in the middle")
+    assert facts.notes["diag"].endswith("bytes in the middle not read")
 
 
 @pytest.mark.parametrize("name", ["local", "diag", "statistics"])
@@ -107,7 +107,7 @@ def test_a_file_that_was_cut_when_it_was_read_is_noted(tmp_path: pathlib.Path, n
     assert content.endswith(normal[name])
     whole = (tmp_path / name).read_bytes()
     assert beginning_and_end(whole) == content
-    assert facts.notes[name].endswith(f"of {len(whole)} bytes not read, in the middle")
+    assert facts.notes[name].endswith(f"of {len(whole)} bytes in the middle not read")
     assert int(facts.notes[name].split()[0]) == len(whole) - len(content) + len(
         content.partition(b"\narcacct left out")[2].partition(b"\n")[0]
     ) + len(b"\narcacct left out\n")
@@ -117,7 +117,7 @@ def test_a_job_that_says_itself_that_something_is_left_out() -> None:
     """A line like ours, written by the job, brings nothing of its own into the note."""
     facts = facts_of(diag=DIAG + b"\narcacct left out \x1b[2J of 'x' bytes\n")
 
-    assert facts.notes == {"diag": "0 of 0 bytes not read, in the middle"}
+    assert facts.notes == {"diag": "0 of 0 bytes in the middle not read"}
     assert facts.extra == facts_of().extra
 
 

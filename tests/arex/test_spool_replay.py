@@ -216,7 +216,7 @@ def test_an_event_that_nobody_explains_waits_ten_minutes(host: Host) -> None:
     [
         (f"4711-SUBMIT-{JOB}", b"version=9\nnew=yes\n", "another program, or a newer arcacct, wrote it"),
         ("1-core", b"version=2\n", "it is not an event of arcacct"),
-        (f"4711-FINISHED-{JOB}", b"version=2\ncontrol", "it is not whole, so only its name says something"),
+        (f"4711-FINISHED-{JOB}", b"version=2\ncontrol", "it is incomplete, and only its name can be used"),
     ],
 )
 def test_what_is_in_unusable_is_explained(host: Host, name: str, content: bytes, what: str) -> None:

@@ -255,7 +255,7 @@ def test_a_dry_run_makes_no_database(control: pathlib.Path) -> None:
     [
         (["--dry-run", "--follow"], "exclude each other"),
         (["--interval", "5"], "--interval is for --follow"),
-        (["--follow", "--give-up", "all"], "--give-up and --follow exclude each other"),
+        (["--follow", "--give-up", "all"], "use only one of --give-up and --follow"),
         (["--follow", "--interval", "0"], "interval"),
     ],
 )

@@ -179,7 +179,7 @@ def test_of_a_large_file_the_beginning_and_the_end_are_kept(host: Host, shell: t
     assert [(row[8], row[15]) for row in rows(str(host.database))["AAR"]] == [(7, 12345678)]
     with closing(sqlite3.connect(host.database)) as con:
         (note,) = [one for (one,) in con.execute("SELECT Note FROM TruncationNotes WHERE Field = 'diag'")]
-    assert note == f"{len(text) - 2 * 524_224} of {len(text)} bytes not read, in the middle"
+    assert note == f"{len(text) - 2 * 524_224} of {len(text)} bytes in the middle not read"
 
 
 def test_only_plain_files_of_a_job_are_kept(host: Host, shell: tuple[str, ...], tmp_path: pathlib.Path) -> None:

@@ -291,7 +291,7 @@ def test_a_damaged_archive_that_is_put_right(tmp_path, how) -> None:
     found = taken(FileTailer([str(path)], complaints.append), *rounds)
 
     assert b"".join(text for _name, text in found) == bytes(range(256)) * 2000
-    assert complaints == [f"{path}: cut: it ends before its compressed end; everything before is imported"]
+    assert complaints == [f"{path}: truncated in compressed data; everything before is imported"]
 
 
 def test_members_that_are_added_to_an_archive(tmp_path) -> None:
@@ -339,7 +339,7 @@ def test_a_file_that_leaves_is_read_to_its_end(tmp_path) -> None:
 
 def test_standard_input_is_followed_alone(tmp_path) -> None:
     """It has no second look, so it cannot be one of several."""
-    with pytest.raises(InputError, match="standard input cannot be followed with files"):
+    with pytest.raises(InputError, match="standard input and files cannot be followed together"):
         next(FileTailer(["-", str(tmp_path / "a")], print).follow(0))
 
 

@@ -212,7 +212,7 @@ def test_a_place_is_known_from_its_first_slice_on(site, tmp_path) -> None:
         ("slots", ("SOURCE =", "SOURCE = ="), "cannot be loaded: SyntaxError"),
         ("slots", ("SOURCE =", "raise SystemExit(0)\nSOURCE ="), "cannot be loaded: SystemExit: 0; reinstall it"),
         ("slots", ("SOURCE =", "raise GeneratorExit\nSOURCE ="), "cannot be loaded: GeneratorExit"),
-        ("slots", ("SlotsSource(BatchSystem", "repr(BatchSystem"), "cannot be used: SOURCE is a str, no LogSource"),
+        ("slots", ("SlotsSource(BatchSystem", "repr(BatchSystem"), "cannot be used: SOURCE is a str, not a LogSource"),
         ("slots", ("kind=NAME", 'kind="pbs"'), "kind of its BatchSystem is 'pbs': it must be 'slots'"),
         ("slots", ('lrms_names=("slots",)', 'lrms_names=("Slots",)'), "must be names in small letters"),
         ("slots", ("    example =", "    other ="), "SOURCE has no example"),

@@ -82,7 +82,7 @@ def test_refusals(job: AAR, changes: dict[str, Any], receivers: str, reason: str
 
 
 UNUSABLE = [
-    pytest.param({"benchmark": "SPECint:10"}, {"benchmark": None}, "APEL knows the types", id="unknown-benchmark"),
+    pytest.param({"benchmark": "SPECint:10"}, {"benchmark": None}, "APEL accepts the types", id="unknown-benchmark"),
     pytest.param({"benchmark": "HEPSPEC:abc"}, {"benchmark": None}, "form TYPE:VALUE", id="benchmark-of-no-number"),
     pytest.param({"benchmark": "HEPSPEC:0"}, {"benchmark": None}, "above 0", id="worthless-benchmark"),
     pytest.param({"benchmark": "HEPSPEC:1e99"}, {"benchmark": None}, "form TYPE:VALUE", id="benchmark-beyond-all"),
@@ -228,7 +228,7 @@ def test_repairs_for_sgas(job: AAR, changes: dict[str, Any], field: str, repaire
     [
         pytest.param({"local_job_id": "/dev"}, "LocalJobId", id="local-id-with-a-slash"),
         pytest.param({"local_job_id": "x" * 121}, "LocalJobId", id="long-local-id"),
-        pytest.param({"benchmark": "SPECint:10"}, "APEL knows", id="benchmark"),
+        pytest.param({"benchmark": "SPECint:10"}, "APEL accepts", id="benchmark"),
         pytest.param({"job_name": "a\x00b"}, "job_name: control characters", id="control-characters"),
     ],
 )

@@ -100,7 +100,7 @@ def test_benchmarks_have_one_spelling(text: str, written: str) -> None:
         ("HEPSPEC:1:2", "form TYPE:VALUE"),
         ("HEPSPEC:-1", "form TYPE:VALUE"),
         ("HEPSPEC:nan", "form TYPE:VALUE"),
-        ("SPECint:10", "APEL knows the types"),
+        ("SPECint:10", "APEL accepts the types"),
         ("HEPSPEC:0", "above 0"),
         ("HEPSPEC:0.0001", "above 0"),
         ("HEPSPEC:10000000", "below 10000000"),

@@ -400,7 +400,7 @@ class RunsImport(ImportRun, Generic[RunT]):
             if isinstance(lines, Overlong):
                 size, count = sum(map(len, begun)) + lines.after.position, len(begun) + lines.after.lines
                 after = lines.after._replace(file_id=reader.position.file_id, position=size, lines=count)
-                why = Fault(f"a line of {lines.bytes} bytes: no record of {self.type.system.title}'s")
+                why = Fault(f"a line of {lines.bytes} bytes: not a record of {self.type.system.title}")
                 run = ParsedRun(why, "line 1", b"".join([*begun, lines.beginning]), lines.bytes)
                 self._take(reader.path, start, [run], reader, after)
                 begun = []

@@ -408,7 +408,7 @@ RULES = {
     10: Requirement(
         "hs06_job is the job's share of hs06", _rating, "needs hs06, total_cpu, hs06_job and allocated_cpu", "warn"
     ),
-    11: Requirement("the job's shutdown is not after the machine's", _order, "there are not two times of shutdown"),
+    11: Requirement("the job's shutdown is not after the machine's", _order, "needs two times of shutdown"),
     12: Requirement("a shutdown comes with grace_secs", _grace, "no shutdown can be announced without grace_secs"),
     13: Requirement("a shutdown is announced grace_secs before", _notice, "no shutdown is announced in a directory"),
     14: Requirement(
@@ -416,18 +416,18 @@ RULES = {
         lambda seen: _listed("missing", (name for kind, one in seen.features.items() for name in missing(one, kind))),
         verdict="warn",
     ),
-    15: Requirement("static keys stay as they are", _static, "shows over the life of a job", "warn"),
+    15: Requirement("static keys stay as they are", _static, "visible only while a job runs", "warn"),
     16: Requirement(
-        "no shutdown is no file",
+        "no planned shutdown means no file",
         lambda seen: [
-            f"{name} is empty or 0: take the file away when none is foreseen"
+            f"{name} is empty or 0: remove the file when no shutdown is planned"
             for name in ("shutdowntime", "shutdowntime_job")
             if seen.raw_values().get(name, "1").strip() in {"", "0"}
         ],
     ),
-    17: Requirement("a cancelled shutdown is removed at once", unseen="shows when a shutdown is cancelled"),
-    18: Requirement("no reader sees half of a value", unseen="shows while values change"),
-    19: Requirement("the directory is removed after the job, and nothing else is", unseen="shows after the job"),
+    17: Requirement("a cancelled shutdown is removed at once", unseen="visible only when a shutdown is cancelled"),
+    18: Requirement("no reader sees half of a value", unseen="visible only while values change"),
+    19: Requirement("the directory is removed after the job, and no other file", unseen="visible only after the job"),
     20: Requirement(
         "two jobs have two directories",
         lambda seen: (
@@ -446,14 +446,14 @@ RULES = {
     23: Requirement(
         "one of the variables is enough", lambda seen: "only one variable is set" if len(seen.given) == 1 else ""
     ),
-    24: Requirement("a cloud's metadata are read once", unseen="shows over the life of a virtual machine"),
-    25: Requirement("jobs can read and not write", _permissions, "a web server does not show permissions"),
+    24: Requirement("a cloud's metadata are read once", unseen="visible only while a virtual machine runs"),
+    25: Requirement("jobs can read but not write", _permissions, "a web server does not show permissions"),
     26: Requirement("no links", _links, "a web server does not show links"),
     # Judged by `check_web`.
-    27: Requirement("a served key is plain text, a missing one 404 with nothing"),
+    27: Requirement("a served key is plain text, a missing one is 404 without content"),
     28: Requirement("a server says how long a value is valid"),
-    29: Requirement("HEAD is as GET, and no other file is served"),
-    30: Requirement("TLS is verified, no other host is followed to"),
+    29: Requirement("HEAD answers like GET, and no other file is served"),
+    30: Requirement("TLS is verified, and no redirect to another host is followed"),
     31: Requirement("a server answers within 5 s"),
     32: Requirement(
         "every value can be read",

@@ -40,7 +40,7 @@ def place_of(pattern: str, job_id: str) -> str:
     if PLACE not in pattern:
         raise UsageError(f"{pattern!r} names one place for all jobs; write {PLACE} where the id belongs")
     if not {"", ".", ".."}.isdisjoint(job_id.split("/")) or "\0" in job_id:
-        raise InputError(f"{job_id!r} cannot be part of a path; its features are not looked for")
+        raise InputError(f"{job_id!r} cannot be part of a path, so its features are not read")
     return os.path.abspath(pattern.replace(PLACE, job_id))
 
 

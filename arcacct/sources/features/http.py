@@ -87,7 +87,7 @@ class Web:
                 return response
             there = urljoin(here, response.headers["Location"])
             if urlsplit(there)[:2] != urlsplit(here)[:2]:
-                raise InputError(f"{url}: leads to another host ({urlsplit(there).netloc}); not followed")
+                raise InputError(f"{url}: redirects to another host ({urlsplit(there).netloc}); not followed")
             here = there
         raise InputError(f"{url}: more than {_MOST_REDIRECTS} redirects")
 
@@ -100,7 +100,7 @@ class Web:
                 url,
                 headers,
                 limit_s=self._timeout_s,
-                limit_text=f"no whole answer within {self._timeout_s:g} s",
+                limit_text=f"no complete answer within {self._timeout_s:g} s",
             )
         except ExchangeFailed as failure:
             raise InputError(f"{url}: no answer: {failure}") from failure

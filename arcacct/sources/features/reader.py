@@ -55,14 +55,14 @@ class Key(NamedTuple):
 MACHINE_KEYS = (
     Key("total_cpu", "count", False, "processors that jobs may be given on this machine"),
     Key("hs06", "rating", False, "HS06 rating of the whole machine"),
-    Key("shutdowntime", "instant", True, "when the machine shuts down; no file: not foreseen"),
-    Key("grace_secs", "seconds", False, "how long before it a shutdown is announced at least"),
+    Key("shutdowntime", "instant", True, "when the machine shuts down; no file: no shutdown is planned"),
+    Key("grace_secs", "seconds", False, "minimum time between the announcement and a shutdown"),
 )
 JOB_KEYS = (
     Key("allocated_cpu", "count", False, "processors of this job"),
     Key("hs06_job", "rating", False, "HS06 rating of the processors of this job"),
-    Key("shutdowntime_job", "instant", True, "when the job must be finished; no file: not foreseen"),
-    Key("grace_secs_job", "seconds", False, "how long before it that is announced at least"),
+    Key("shutdowntime_job", "instant", True, "when the job must be finished; no file: no shutdown is planned"),
+    Key("grace_secs_job", "seconds", False, "minimum time between the announcement and that end"),
     Key("jobstart_secs", "instant", False, "when the batch system started the job"),
     Key("job_id", "id", False, "the batch system's id of the job"),
     Key("wall_limit_secs", "seconds", False, "limit of clock time, not scaled by processors"),
@@ -303,7 +303,7 @@ def doubted(location: str, raw: Sequence[tuple[str, str]], warnings: list[str]) 
     for name, value in raw:
         if name in DEPRECATED:
             today, factor = DEPRECATED[name]
-            warnings.append(f"{name}: a key of an old draft; {today} is its name today")
+            warnings.append(f"{name}: a key of an old draft; its name now is {today}")
             if today not in names and value.isdigit() and len(value) <= 11:
                 amount = str(int(value) * factor)
                 if problem(today, amount) is None:

@@ -201,7 +201,7 @@ def machine_values(
         return values
     found = parsed_benchmark(benchmark)
     if found is None:
-        raise UsageError(f"{benchmark!r} is no benchmark; write TYPE:VALUE, as HEPSPEC:12.5")
+        raise UsageError(f"{benchmark!r} is not a benchmark; write TYPE:VALUE, as HEPSPEC:12.5")
     if not _is_hs06(found, hepscore_is_hs06):
         raise UsageError(f"{benchmark} is not HS06; give hs06=VALUE, or --hepscore-is-hs06 if your users know of it")
     return values | {"hs06": Benchmark(found.type, found.thousandths * cores).value}

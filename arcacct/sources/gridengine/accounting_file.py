@@ -45,7 +45,7 @@ _UNSTORABLE = re.compile(r"\\u(?:d[89a-f]|0000)|[\ud800-\udfff]", re.IGNORECASE)
 
 def _text(value: Any) -> str | None:
     if not isinstance(value, str):
-        raise ValueError(f"{value!r:.40} is no text")  # noqa: TRY004  of the line, not of the program
+        raise ValueError(f"{value!r:.40} is not text")  # noqa: TRY004  of the line, not of the program
     return None if value in _NOTHING else value
 
 
@@ -81,7 +81,7 @@ def _size(value: Any) -> float:
         return _measure(value)
     match = _SIZE.fullmatch(value.strip())
     if match is None:
-        raise ValueError(f"{value!r:.40} is no size")
+        raise ValueError(f"{value!r:.40} is not a size")
     unit = match[2]
     power = "KMGT".index(unit.upper()) + 1 if unit else 0
     return _measure(float(match[1]) * (1024 if unit.isupper() else 1000) ** power)
@@ -207,7 +207,7 @@ def _members(value: Any, name: str) -> dict[str, Any]:
     if isinstance(value, list) and all(isinstance(one, dict) for one in value):
         return {key: inner for one in value for key, inner in one.items()}
     if not isinstance(value, dict):
-        raise ValueError(f"{name} is missing" if value is None else f"{name} is no object")  # noqa: TRY004  one kind
+        raise ValueError(f"{name} is missing" if value is None else f"{name} is not an object")  # noqa: TRY004  one kind
     return value
 
 
@@ -423,7 +423,7 @@ def _tail(parts: list[str]) -> tuple[_Tail, list[str]]:
     for length in (5, 6, 7, 8, 9, 10, 11, 3):
         if count - _HEAD > length and _is_tail(parts, count - length, length):
             return _Tail(":".join(parts[_HEAD : count - length]), *parts[count - length :]), []
-    raise ValueError(f"{count_of(count, 'field')}, and the last ones are those of no known version")
+    raise ValueError(f"{count_of(count, 'field')}, and the last ones do not belong to a known version")
 
 
 def _is_tail(parts: list[str], place: int, length: int) -> bool:

@@ -123,7 +123,7 @@ def read(chunks: Iterable[bytes], wanted: Collection[str]) -> Iterator[ParsedAd]
     lines = first.split(b"\n", _MOST_SEEN)[:_MOST_SEEN]
     if first and not any(_ATTRIBUTE.match(line) or _BANNER.match(line) for line in lines):
         shown = lines[0][:40].decode("utf-8", "backslashreplace")
-        raise InputError(f"it begins with {shown!r}, which is no ClassAd: take condor_history -json, or a history file")
+        raise InputError(f"it begins with {shown!r}, not a ClassAd: use condor_history -json, or a history file")
     return _Blocks(wanted).of(whole)
 
 
@@ -206,7 +206,7 @@ class _Blocks:
             own = self._ad(rest.splitlines(keepends=True), self._first + torn.count(b"\n"), told)
             if _has_id(own):
                 # Without its line end, so that a retry also finds it incomplete.
-                yield self._told(Fault("cut: its end was never written"), [torn.rstrip(b"\n")], self._first)
+                yield self._told(Fault("truncated: its end was never written"), [torn.rstrip(b"\n")], self._first)
                 yield own
                 return
         # The offsets in banners are wrong in a part of a file, in joined files and in an edited file.
@@ -218,7 +218,7 @@ class _Blocks:
             # The schedd writes the banner last. It is not there yet.
             yield self._told(None, self._lines, self._first)
         elif is_cut:
-            yield self._told(Fault("cut: its last line has no end"), self._lines, self._first)
+            yield self._told(Fault("truncated: its last line has no end"), self._lines, self._first)
         else:
             yield self._ad(self._lines, self._first)
 
@@ -237,7 +237,7 @@ class _Blocks:
         for name in _IN_BOTH:
             told = banner.get(name.encode(), b"").decode("utf-8", "backslashreplace")
             if told and name in ad and told != str(ad[name]):
-                raise ValueError(f"its {name} is {ad[name]}, and {told} in the line behind it")
+                raise ValueError(f"its {name} is {ad[name]}, and {told} in the line after it")
         return ad
 
     def _attribute(self, line: bytes) -> tuple[str, bytes]:
@@ -250,7 +250,7 @@ class _Blocks:
         if name is None:
             match = _ATTRIBUTE.match(line)
             if match is None:
-                raise ValueError(f"no attribute: {line[:40].decode('utf-8', 'backslashreplace').strip()!r}")
+                raise ValueError(f"not an attribute: {line[:40].decode('utf-8', 'backslashreplace').strip()!r}")
             name = match[1].decode("utf-8", "backslashreplace").lower()
             name, text = name if name in self._wanted else "", match[2]
             if before == match[1] and len(before) <= _LONGEST_NAME and len(self._names) < _MOST_NAMES:
@@ -336,7 +336,7 @@ def _json_ads(chunks: Iterable[bytes], wanted: Collection[str]) -> Iterator[Pars
         raise failure
     # An ad without an end says so itself.
     if edges.has_no_end() and (last is None or not last[0].is_cut):
-        raise InputError("cut: its list of ads has no end")
+        raise InputError("truncated: its list of ads has no end")
 
 
 def _json_ad(found: Found, text: str, number: int, wanted: Collection[str]) -> ParsedAd:
@@ -346,7 +346,7 @@ def _json_ad(found: Found, text: str, number: int, wanted: Collection[str]) -> P
     elif found.is_too_long:
         what = Fault(f"longer than any job ({len(text)} characters)")
     else:
-        what = Fault("cut: it ends before its end" if found.is_cut else "damaged: no JSON")
+        what = Fault("truncated: it ends before its end" if found.is_cut else "damaged: not JSON")
     content = text.encode("utf-8", "surrogateescape")
     return ParsedAd(what, f"ad {number}", content[:KEPT], len(content))
 

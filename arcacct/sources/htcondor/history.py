@@ -132,7 +132,7 @@ def _number(value: Value) -> int | float | None:
     if value is None or isinstance(value, Expression):
         return None
     if isinstance(value, (bool, str)):
-        raise ValueError(f"no number: {str(value)[:40]!r}")  # noqa: TRY004  a value of the ad, not of the program
+        raise ValueError(f"not a number: {str(value)[:40]!r}")  # noqa: TRY004  a value of the ad, not of the program
     if not -LARGEST <= value <= LARGEST:
         raise ValueError("larger than any measurement")
     return value
@@ -190,7 +190,7 @@ def _text(value: Value) -> str | None:
     if value is None or isinstance(value, Expression):
         return None
     if not isinstance(value, str):
-        raise ValueError(f"no text: {str(value)[:40]}")  # noqa: TRY004  a value of the ad, not of the program
+        raise ValueError(f"not text: {str(value)[:40]}")  # noqa: TRY004  a value of the ad, not of the program
     return value.encode("utf-8", "backslashreplace").decode().replace("\0", "\\x00") or None
 
 
@@ -328,10 +328,10 @@ def job_of(ad: Ad, unusable: set[str], schedd: str | None = None, scores: Scores
 def _key(run: Mapping[str, Any]) -> tuple[str, int, int, int]:
     match = _GLOBAL.fullmatch(run["id"] or "")
     if match is None:
-        raise ValueError("it has no GlobalJobId, by which HTCondor knows its jobs")
+        raise ValueError("it has no GlobalJobId, by which HTCondor identifies its jobs")
     found = match[1], int(match[2]), int(match[3]), int(match[4])
     if run["cluster"] not in (None, found[1]) or run["proc"] not in (None, found[2]):
-        raise ValueError(f"its ClusterId and ProcId are not those of its GlobalJobId: {match[0][:80]!r}")
+        raise ValueError(f"its ClusterId and ProcId differ from its GlobalJobId: {match[0][:80]!r}")
     return found
 
 

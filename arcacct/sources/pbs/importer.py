@@ -80,7 +80,7 @@ def _kib(text: str) -> int | None:
     """Return KiB, rounded up. The text is in bytes (b) or in words of 8 bytes (w)."""
     match = _SIZE.fullmatch(text)
     if match is None:
-        raise ValueError(f"{text[:40]!r} is no size")
+        raise ValueError(f"{text[:40]!r} is not a size")
     size = int(match[1]) * (8 if match[3] in ("w", "W") else 1) * 1024 ** " kmgtp".index(match[2].lower() or " ")
     found = -(-size // 1024)
     if found > LARGEST:
@@ -103,7 +103,7 @@ def _slots(text: str) -> tuple[tuple[str, ...], int]:
     for entry in text.split("+"):
         match = _SLOT.fullmatch(entry)
         if match is None:
-            raise ValueError(f"{entry[:40]!r} is no slot")
+            raise ValueError(f"{entry[:40]!r} is not a slot")
         nodes[match[1]] = None
         spans = [(match[2], match[3])]
         spans += [part.partition("-")[::2] for part in match[5].split(",") if part]
@@ -124,7 +124,7 @@ def _of_chunks(text: str, key: str, each: int = 0) -> int | None:
     for chunk in text.split("+"):
         parts = chunk.split(":")
         if not parts[0]:
-            raise ValueError(f"{text[:40]!r} are no nodes")
+            raise ValueError(f"{text[:40]!r} are not nodes")
         value = next((one.removeprefix(key) for one in parts if one.startswith(key)), None)
         total += (whole(parts[0]) if parts[0].isdigit() else 1) * (each if value is None else whole(value))
     return cores_of(str(total))
@@ -169,7 +169,7 @@ def run_of(line: str, unusable: set[str], place: str | None = None) -> BatchRun 
     """
     match = _LINE.fullmatch(line)
     if match is None:
-        raise ValueError("no accounting record: date and time, a letter, an id and keys, with ; between")
+        raise ValueError("not an accounting record: date and time, a letter, an id and keys, separated by ;")
     month, day, year, kind, job_id, message = match.groups()
     if kind in WITHOUT_END and _ID.fullmatch(job_id):
         # The stamp is in an unknown time zone.

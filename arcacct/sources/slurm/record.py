@@ -163,7 +163,7 @@ def run_of(job: SacctPart, steps: SacctUse, cluster: str | None, unusable: set[s
     if not name:
         raise ValueError("its cluster is unknown; print the column Cluster, or pass --cluster")
     if job.submit is None:
-        raise ValueError("it has no time of submission, by which Slurm knows its runs")
+        raise ValueError("it has no time of submission, by which Slurm identifies its runs")
     if job.submit.early != job.submit.late:
         raise ValueError(f"its time of submission {_TWICE}")
     start, end = _span(job, job.start, job.end)
@@ -550,7 +550,7 @@ class TableRows:
             return f"{self._names[at]}: {fields[at][:40]!r} is not a value of this column"
         wrong = f"{count_of(len(fields), 'field')} where the header names {self._width}"
         if len(fields) > self._width and not self._counts_alone:
-            return f"{wrong}, and it is not certain which of them hold the delimiter: {_ADVICE}"
+            return f"{wrong}, and it is not certain which of them contain the delimiter: {_ADVICE}"
         return wrong
 
     def _job(self, line: str) -> str:

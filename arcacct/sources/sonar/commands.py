@@ -116,7 +116,7 @@ def _tell(report: SonarReport) -> int:
     if outside:
         print_error(
             f"{count_of(sum(outside), 'sample')} of {count_of(len(outside), 'job number')} outside every known "
-            "run of this number: added to no job until a run of that time is imported"
+            "run of this number: not added to a job until a run of that time is imported"
         )
     kinds = (
         ", ".join(count_of(count, f"{kind} envelope") for kind, count in sorted(report.envelopes.items())) or "nothing"

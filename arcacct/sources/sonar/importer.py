@@ -53,10 +53,10 @@ class Settled(NamedTuple):
 
 
 UNJOINED = {
-    "form": "a local id of a form that telemetry does not know",
-    "clusters": "a local id that several clusters have telemetry of",
-    "array": "tasks of arrays whose samples do not say which task",
-    "element": "elements of Slurm's arrays whose number no job envelope tells",
+    "form": "a local id of a form that telemetry does not have",
+    "clusters": "a local id that is in the telemetry of several clusters",
+    "array": "tasks of arrays, without the task in the samples",
+    "element": "elements of Slurm's arrays whose number is in no job envelope",
 }
 """The kinds of records to which existing telemetry cannot be added."""
 

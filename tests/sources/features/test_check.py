@@ -587,7 +587,7 @@ def test_rule_31_a_server_that_never_ends_is_given_up(where):
     """The limit covers the whole answer, not each byte of it."""
     server = DrippingReceiver(None, ANSWERS[where])
     try:
-        with pytest.raises(InputError, match="no whole answer within"):
+        with pytest.raises(InputError, match="no complete answer within"):
             Web(timeout_s=0.3).get(f"http://127.0.0.1:{server.port}/hs06")
     finally:
         server.stop()

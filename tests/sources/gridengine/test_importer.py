@@ -294,7 +294,7 @@ def test_a_damaged_compressed_file(world, tmp_path) -> None:
 
     assert report.unreadable == 1
     assert report.taken.new > 0
-    assert f"{path}: cut: it ends before its compressed end" in world.said[0]
+    assert f"{path}: truncated in compressed data" in world.said[0]
 
 
 @pytest.mark.parametrize("damage", ["bytes", "checksum", "no archive"])

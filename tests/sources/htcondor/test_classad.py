@@ -78,7 +78,7 @@ def test_a_torn_ad_costs_itself(length) -> None:
 
     assert sorted(found) == ["1.0", "2.0", "3.0"]
     assert found["3.0"] == jobs(history(ad(3)))["3.0"]
-    assert reasons(content) == ["cut: its end was never written"]
+    assert reasons(content) == ["truncated: its end was never written"]
 
 
 @pytest.mark.parametrize("path", [HISTORY, LONG, JSON, JSONL], ids=lambda path: path.name)
@@ -130,9 +130,9 @@ def test_what_is_still_being_written_waits() -> None:
 
 def test_a_cut_output_is_said() -> None:
     """Of condor_history, whose ads have no banners, and of JSON."""
-    assert reasons(f"{ad(1)}\n{ad(2)}".encode()[:-2]) == ["cut: its last line has no end"]
+    assert reasons(f"{ad(1)}\n{ad(2)}".encode()[:-2]) == ["truncated: its last line has no end"]
     text = JSON.read_bytes()
-    assert reasons(text[: len(text) // 4 * 3]) == ["cut: it ends before its end"]
+    assert reasons(text[: len(text) // 4 * 3]) == ["truncated: it ends before its end"]
     assert len(jobs(text[: len(text) // 4 * 3])) > 2
 
 
@@ -144,14 +144,14 @@ def test_a_list_that_is_cut_between_two_ads_is_said(content, piece) -> None:
     found = [next(reading).what for _ in range(content.count(b'"GlobalJobId"'))]
 
     assert found == [one.what for one in told(JSON)][: len(found)]
-    with pytest.raises(InputError, match="cut: its list of ads has no end"):
+    with pytest.raises(InputError, match="truncated: its list of ads has no end"):
         next(reading)
 
 
 def test_damage_in_json_costs_one_ad() -> None:
     text = JSON.read_bytes().replace(b'"ClusterId": 105,', b'"ClusterId": 105,,', 1)
 
-    assert reasons(text) == ["damaged: no JSON"]
+    assert reasons(text) == ["damaged: not JSON"]
     assert sorted(set(jobs(JSON)) - set(jobs(text))) == ["105.0"]
 
 
@@ -162,7 +162,7 @@ def test_a_per_job_history_file_and_no_banner() -> None:
 def test_a_banner_of_another_job() -> None:
     content = ad(1).encode() + b"*** Offset = 0 ClusterId = 9 ProcId = 0\n"
 
-    assert reasons(content) == ["its clusterid is 1, and 9 in the line behind it"]
+    assert reasons(content) == ["its clusterid is 1, and 9 in the line after it"]
 
 
 def test_a_text_without_an_end_takes_nothing_with_it() -> None:
@@ -177,7 +177,7 @@ def test_a_text_without_an_end_takes_nothing_with_it() -> None:
     "content", [b" ID     OWNER          SUBMITTED\n 101.0   alice\n", b'<?xml version="1.0"?>\n<classads>\n']
 )
 def test_what_is_no_history(content) -> None:
-    with pytest.raises(InputError, match="which is no ClassAd: take condor_history -json"):
+    with pytest.raises(InputError, match="not a ClassAd: use condor_history -json"):
         told(content)
 
 

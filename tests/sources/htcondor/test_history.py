@@ -116,8 +116,8 @@ def test_what_is_no_use_of_the_pool(values, why) -> None:
         ({"RemoteWallClockTime": 1793577600.0}, "it ran 1793577600 s between a start and an end that are 60 s apart"),
         ({"RemoteWallClockTime": -5}, "RemoteWallClockTime: -5 is less than 0"),
         ({"CompletionDate": BEGIN + 5}, "it ended 5 s before it started"),
-        ({"GlobalJobId": None}, "it has no GlobalJobId, by which HTCondor knows its jobs"),
-        ({"ProcId": 5}, f"its ClusterId and ProcId are not those of its GlobalJobId: 'ce.example.org#1.0#{BEGIN}'"),
+        ({"GlobalJobId": None}, "it has no GlobalJobId, by which HTCondor identifies its jobs"),
+        ({"ProcId": 5}, f"its ClusterId and ProcId differ from its GlobalJobId: 'ce.example.org#1.0#{BEGIN}'"),
         ({"JobStatus": None}, "it has no JobStatus: is it an ad of a job?"),
         ({"JobStartDate": 0}, "it has a RemoteWallClockTime and no JobStartDate: its start is unknown"),
         (

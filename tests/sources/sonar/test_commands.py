@@ -145,7 +145,7 @@ def test_standard_input_is_followed(tmp_path):
     done = arcacct("--config", conf, "import", "sonar", "--follow", "-", "other")
     assert (done.returncode, done.stderr) == (
         65,
-        "arcacct: -: standard input cannot be followed with files; follow the files by another command\n",
+        "arcacct: -: standard input and files cannot be followed together; use two commands\n",
     )
 
 
@@ -186,7 +186,7 @@ def test_samples_of_no_run_are_reported(tmp_path):
     done = piped(conf, "".join(lines[:-1]))
     assert done.returncode == 0
     assert done.stderr.endswith(
-        "6 samples of 1 job number outside every known run of this number: added to no job until a run of that"
+        "6 samples of 1 job number outside every known run of this number: not added to a job until a run of that"
         " time is imported\n"
     )
     assert piped(conf, lines[-1]).stderr == ""
@@ -292,5 +292,5 @@ def test_what_cannot_be_joined_is_said(tmp_path):
     done = piped(conf, stream(whole).decode())
     assert done.returncode == 0
     assert done.stderr == (
-        "arcacct: no telemetry added to 3 records of tasks of arrays whose samples do not say which task\n"
+        "arcacct: no telemetry added to 3 records of tasks of arrays, without the task in the samples\n"
     )

@@ -440,7 +440,7 @@ def test_windows_line_ends_are_no_part_of_a_value(site) -> None:
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        (lambda text: text[:-1], "line 2: it has no end, so the file was cut; copy it again"),
+        (lambda text: text[:-1], "line 2: it has no end, so the file was truncated; copy it again"),
         (lambda text: text.partition("\n")[2], "the first line must name the columns of VSummaries"),
         (lambda text: text.replace("\tProcessors", "\tNodeCount"), "the first line must name the columns"),
         (lambda text: text.replace("Site\t", "VO\tSite\t", 1), "the first line has the column VO twice"),
