@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import itertools
+import math
 import os
+import random
 from collections.abc import Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 
 _CAMPAIGNS = "ARCACCT_CAMPAIGNS"
 _EXAMPLES = "ARCACCT_EXAMPLES"
 """Of the environment: how many examples of each property, in place of what the test says."""
-_SHARE = 8
+_SHARE = 20
 T = TypeVar("T")
 
 
@@ -24,7 +27,7 @@ def has_campaigns() -> bool:
 
 
 def examples(most: int) -> int:
-    """How many generated examples of a property: all of them in a campaign, else an eighth, five at least."""
+    """How many generated examples of a property: all of them in a campaign, else a twentieth, five at least."""
     if given := os.environ.get(_EXAMPLES):
         return int(given)
     return most if has_campaigns() else min(most, max(5, most // _SHARE))
@@ -36,3 +39,16 @@ def sample(parameters: Sequence[T], most: int) -> list[T]:
         return list(parameters)
     step = (len(parameters) - 1) / (most - 1)
     return [parameters[round(index * step)] for index in range(most)]
+
+
+def cross(most: int, *tables: Sequence[Any]) -> list[tuple[Any, ...]]:
+    """
+    Each row of a table with each row of the others: all in a campaign, else so many, always the same.
+
+    A table that has no more rows than that has each of its rows among them.
+    """
+    if has_campaigns() or most >= math.prod(map(len, tables)):
+        return list(itertools.product(*tables))
+    chance = random.Random(0)
+    rounds = ([chance.sample(table, len(table)) for _ in range(0, most, len(table))] for table in tables)
+    return list(zip(*([*itertools.chain(*one)][:most] for one in rounds), strict=True))
