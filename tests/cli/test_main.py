@@ -13,6 +13,7 @@ from contextlib import closing
 
 import arex_corpus as corpus
 import click
+import installed
 import pytest
 from installed import ARCACCT, run_arcacct
 
@@ -117,7 +118,7 @@ def test_help_everywhere(words, capsys, monkeypatch) -> None:
 )
 def test_wrong_command_line_is_one_line(tmp_path, arguments, words) -> None:
     """Exit code 64, nothing on stdout, and one line that says what is wrong and where help is."""
-    done = run_arcacct(*arguments, cwd=tmp_path)
+    done = installed.arcacct(*arguments, cwd=tmp_path)
 
     assert (done.returncode, done.stdout) == (64, "")
     assert done.stderr.startswith("arcacct: ")

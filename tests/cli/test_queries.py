@@ -99,13 +99,7 @@ def test_a_statement_that_does_anything_but_read_is_refused(unchanged, name) -> 
     names = sorted(path.name for path in unchanged.database.parent.iterdir())
     before = unchanged.database.read_bytes()
 
-    done = subprocess.run(
-        [ARCACCT, "--config", unchanged.conf, "query", statement],
-        capture_output=True,
-        text=True,
-        cwd=unchanged.database.parent,
-        check=False,
-    )
+    done = arcacct("--config", unchanged.conf, "query", statement, cwd=unchanged.database.parent)
 
     assert (done.returncode, done.stdout) == (64, "")
     assert complaint in done.stderr
