@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import pytest
+from campaigns import cross
 from publishing_site import CARS, DIRECTORY, Site, at_apel, jobs, truth, usage
 
 INDIVIDUAL = CARS.replace("=urs", "=individual")
 V04 = CARS.replace("=urs", "=individual-v04")
-FAMILIES = pytest.mark.parametrize("target", [CARS, INDIVIDUAL, V04], ids=["cars", "individual", "individual-v04"])
+TARGETS = [CARS, INDIVIDUAL, V04]
+FAMILIES = pytest.mark.parametrize("target", TARGETS, ids=["cars", "individual", "individual-v04"])
 PREFIX = "localid_prefix=CE1:\n"
 
 
@@ -51,10 +53,12 @@ def test_a_prefix_at_each_ce_separates_jobs_that_were_sent(memory, empty_box, ta
     assert usage(empty_box.apel)[0] == 3 * 100 + 3 * 7
 
 
-@FAMILIES
-@pytest.mark.parametrize(("before", "after"), [("", PREFIX), (PREFIX, ""), (PREFIX, "localid_prefix=CE12:\n")])
-def test_a_prefix_that_comes_later_counts_no_use_twice(memory, empty_box, target, before, after) -> None:
+@pytest.mark.parametrize(
+    ("target", "prefixes"), cross(3, TARGETS, [("", PREFIX), (PREFIX, ""), (PREFIX, "localid_prefix=CE12:\n")])
+)
+def test_a_prefix_that_comes_later_counts_no_use_twice(memory, empty_box, target, prefixes) -> None:
     """Published jobs keep their ids until that is accepted; then the old ones are taken back, and the new ones sent."""
+    before, after = prefixes
     site = Site(memory, empty_box, target + before)
     site.record(*jobs(3))
     site.publish()
