@@ -10,6 +10,7 @@ import time
 from typing import Any
 
 import pytest
+from campaigns import cross
 from publishing_rig import BATCH, SLOW_S, repair, some
 from publishing_site import AUDITOR, CARS, DAY_S, JUNE, QUICK, SGAS, SUMMARIES, Job, Site, at_auditor, at_sgas, truth
 
@@ -46,11 +47,15 @@ ONE_REFUSED = {
 
 
 @only(
-    ("rig", "fault"),
-    [("sgas", "500-text"), ("sgas", "500-html"), ("jobs", "400"), ("cars", "400")],
+    ("rig", "fault", "count"),
+    [
+        (*one, count)
+        for one, count in cross(
+            4, [("sgas", "500-text"), ("sgas", "500-html"), ("jobs", "400"), ("cars", "400")], [6, 7, 3 * BATCH]
+        )
+    ],
     indirect=["rig"],
 )
-@only("count", [6, 7, 3 * BATCH], ids=["the-last", "the-last-but-one", "in-the-middle"])
 def test_one_record_is_refused(rig, fault, count) -> None:
     """A record that is refused is held, and set aside when a later run hears the same; a retry delivers it."""
     rig.record(count)

@@ -14,6 +14,7 @@ from contextlib import closing, nullcontext
 from typing import Any
 
 import pytest
+from campaigns import cross
 from in_process import said
 from publishing_site import AUDITOR, CARS, JUNE, SGAS, SUMMARIES, Job, Site, at_sgas, jobs, truth
 
@@ -82,7 +83,7 @@ OTHERWISE: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize("what", OTHERWISE)
+@pytest.mark.parametrize(("site", "what"), cross(6, FAMILIES, [*OTHERWISE]), indirect=["site"])
 def test_jobs_that_move_to_another_group_leave_no_usage(site, what) -> None:
     """Ten jobs get another core count and so on: APEL's usage stays right, and the surplus of jobs is said."""
     before = jobs(10)
@@ -125,7 +126,7 @@ def test_a_group_gets_one_record_of_its_own_however_often_it_is_left(site) -> No
     assert portal_jobs(site) == 3
 
 
-@pytest.mark.parametrize("what", OTHERWISE)
+@pytest.mark.parametrize(("site", "what"), cross(6, FAMILIES, [*OTHERWISE]), indirect=["site"])
 def test_zeros_carry_the_names_that_were_sent(site, what) -> None:
     """A job alone in its group is resumed, and ends with another end and other names: two keys, two groups."""
     (job,) = jobs(1)
@@ -171,7 +172,7 @@ def test_zeros_are_repeated_under_the_names_that_were_sent_last(site) -> None:
     assert outcome.summary.withdrawn == set()
 
 
-@pytest.mark.parametrize("state", ["held", "excluded"])
+@pytest.mark.parametrize(("site", "state"), cross(3, FAMILIES, ["held", "excluded"]), indirect=["site"])
 def test_a_published_job_that_no_figure_has_any_more_is_taken_back(site, state) -> None:
     """Its values turned impossible, or an operator excluded it; once decided otherwise it is sent again."""
     first, second = jobs(2)
@@ -195,10 +196,11 @@ def lose_ledger(site: Site) -> None:
         pathlib.Path(f"{site.settings.places.publishing_database}{suffix}").unlink(missing_ok=True)
 
 
-@pytest.mark.parametrize("lost_first", [False, True])
-@pytest.mark.parametrize("what", ["deleted", "held", "excluded", "resumed", "cores"])
-@pytest.mark.parametrize("neighbours", [0, 2])
-@pytest.mark.parametrize("again", [False, True], ids=["publish", "republish"])
+@pytest.mark.parametrize(
+    ("site", "what", "neighbours", "lost_first", "again"),
+    cross(15, FAMILIES, ["deleted", "held", "excluded", "resumed", "cores"], [0, 2], [False, True], [False, True]),
+    indirect=["site"],
+)
 def test_a_lost_ledger_leaves_no_usage(site, what, neighbours, lost_first, again) -> None:
     """Whatever happened to a job that was sent: the sums of the database know the group that it was in."""
     one, *others = jobs(1 + neighbours)
@@ -260,7 +262,7 @@ def test_no_count_of_an_incomplete_month_is_taken_for_known(site) -> None:
     assert usage(site) == {}
 
 
-@pytest.mark.parametrize("what", ["deleted", "moved", "held"])
+@pytest.mark.parametrize(("site", "what"), cross(3, FAMILIES, ["deleted", "moved", "held"]), indirect=["site"])
 def test_a_republish_takes_back_before_any_publish(site, what) -> None:
     """A job was deleted, ended in another month or is held since the last run: its month is right after a republish."""
     one, other = jobs(2)
@@ -392,7 +394,9 @@ def test_verify_and_status_say_how_many_jobs_are_too_many(site, capsys) -> None:
 
 
 @pytest.mark.parametrize(
-    "change", [{"cores": 8}, {"end_time": JUNE + 900, "cores": 8}, None], ids=["cores", "end", "gone"]
+    ("site", "change"),
+    cross(3, FAMILIES, [{"cores": 8}, {"end_time": JUNE + 900, "cores": 8}, None]),
+    indirect=["site"],
 )
 def test_records_that_a_former_program_sent_leave_no_usage(site, change) -> None:
     """It stored no names: those of the sums of the database are used, which had the job before it changed."""
