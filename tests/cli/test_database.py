@@ -16,6 +16,7 @@ from contextlib import closing, suppress
 import conf_files
 import pytest
 import stored_jobs
+from campaigns import cross
 from control_directory import set_up
 from installed import ARCACCT, arcacct, configured
 
@@ -221,21 +222,26 @@ def rows(path: str) -> dict[str, list[tuple[object, ...]]]:
         return {name: con.execute(f'SELECT * FROM "{name}" NOT INDEXED').fetchall() for name in tables}
 
 
-@pytest.mark.parametrize("page", [bytes(PAGE_BYTES), b"\xff" * PAGE_BYTES], ids=["zeros", "ones"])
 @pytest.mark.parametrize(
-    ("name", "table", "index"),
-    [
-        ("accounting.db", "AAR", "AAR_EndTime_IDX"),
-        ("accounting.db", "AAR", "sqlite_autoindex_AAR_1"),
-        ("accounting.db", "AAR", "Ours_IDX"),
-        ("accounting.db", "Status", "Status_Name_IDX"),
-        ("accounting.db", "DBConfig", "sqlite_autoindex_DBConfig_1"),
-        ("publishing.db", "Targets", "sqlite_autoindex_Targets_1"),
-        ("publishing.db", "Messages", "Messages_sending_IDX"),
-    ],
+    ("place", "page"),
+    cross(
+        7,
+        [
+            ("accounting.db", "AAR", "AAR_EndTime_IDX"),
+            ("accounting.db", "AAR", "sqlite_autoindex_AAR_1"),
+            ("accounting.db", "AAR", "Ours_IDX"),
+            ("accounting.db", "Status", "Status_Name_IDX"),
+            ("accounting.db", "DBConfig", "sqlite_autoindex_DBConfig_1"),
+            ("publishing.db", "Targets", "sqlite_autoindex_Targets_1"),
+            ("publishing.db", "Messages", "Messages_sending_IDX"),
+        ],
+        [bytes(PAGE_BYTES), b"\xff" * PAGE_BYTES],
+    ),
+    ids=lambda one: one[-1] if isinstance(one, tuple) else "ones" if any(one) else "zeros",
 )
-def test_a_damaged_index_is_named_and_built_anew_from_the_rows(here, run, name, table, index, page) -> None:
+def test_a_damaged_index_is_named_and_built_anew_from_the_rows(here, run, place, page) -> None:
     """The check says that no row is damaged, and which command repairs it; all questions are asked all the same."""
+    name, table, index = place
     path = os.path.join(here.directory, name)
     with closing(sqlite3.connect(here.database)) as con:
         con.execute("CREATE INDEX Ours_IDX ON AAR (EndTime) WHERE UsedWalltime > 0")

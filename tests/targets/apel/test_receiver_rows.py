@@ -10,6 +10,7 @@ from contextlib import closing
 
 import in_process
 import pytest
+from campaigns import cross
 from publishing_site import CARS, SUMMARIES, Job, Site
 from receiver_rows import FOREIGN, NAMES, batch, export, exported, put
 
@@ -73,8 +74,7 @@ def as_csv(path: pathlib.Path, names, rows) -> pathlib.Path:
     return path
 
 
-@pytest.mark.parametrize("kind", ["tsv", "csv"])
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize(("name", "kind"), cross(len(NAMES), NAMES, ["tsv", "csv"]))
 def test_a_row_is_zeroed_under_the_name_it_has(site, name, kind) -> None:
     """And no key appears at APEL that was not there."""
     apel = site.box.apel
@@ -226,8 +226,14 @@ def test_a_record_of_a_job_that_cannot_be_read_stops_all(site, column, value, sa
     assert says in error
 
 
-@pytest.mark.parametrize("name", ["/CN=\u00d6z", " /CN=blank", "/CN=a\tb", "/CN=a\u2028b", "/CN=" + "x" * 252, "a%%b"])
-@pytest.mark.parametrize("table", [SUMMARY_ROWS, JOBS])
+@pytest.mark.parametrize(
+    ("name", "table"),
+    cross(
+        6,
+        ["/CN=\u00d6z", " /CN=blank", "/CN=a\tb", "/CN=a\u2028b", "/CN=" + "x" * 252, "a%%b"],
+        [SUMMARY_ROWS, JOBS],
+    ),
+)
 def test_a_name_that_no_message_can_have_is_left_to_the_administrator(site, name, table) -> None:
     """Written in another way it would be another key, which does not exist."""
     apel = site.box.apel
@@ -248,18 +254,21 @@ def test_a_name_that_no_message_can_have_is_left_to_the_administrator(site, name
     assert not apel.job_records
 
 
-@pytest.mark.parametrize("kind", ["urs", "individual", "summaries"])
 @pytest.mark.parametrize(
-    "names",
-    [
-        {"VO": "atlas", "VOGroup": "None", "VORole": "None"},
-        {"VO": "None", "VOGroup": "None", "VORole": "None"},
-        {"VO": "atlas", "VOGroup": "atlas", "VORole": "pilot"},
-        {"VO": "other", "VOGroup": "/atlas/x", "VORole": "Role=production"},
-        {"InfrastructureType": "local", "ServiceLevelType": "si2k", "ServiceLevel": 2500.5},
-        {"NodeCount": 0, "Processors": 64, "GlobalUserName": "None"},
-        {"GlobalUserName": r"/CN=\xC3\x96z", "LocalJobId": r"7\t"},
-    ],
+    ("names", "kind"),
+    cross(
+        7,
+        [
+            {"VO": "atlas", "VOGroup": "None", "VORole": "None"},
+            {"VO": "None", "VOGroup": "None", "VORole": "None"},
+            {"VO": "atlas", "VOGroup": "atlas", "VORole": "pilot"},
+            {"VO": "other", "VOGroup": "/atlas/x", "VORole": "Role=production"},
+            {"InfrastructureType": "local", "ServiceLevelType": "si2k", "ServiceLevel": 2500.5},
+            {"NodeCount": 0, "Processors": 64, "GlobalUserName": "None"},
+            {"GlobalUserName": r"/CN=\xC3\x96z", "LocalJobId": r"7\t"},
+        ],
+        ["urs", "individual", "summaries"],
+    ),
 )
 def test_a_job_is_zeroed_in_the_group_that_it_is_in(memory, empty_box, kind, names) -> None:
     """With the names of the row: the summariser keeps the sum of a group whose last job has moved to another one."""
