@@ -10,7 +10,7 @@ from publishing_site import CARS, JUNE, SGAS, SUMMARIES, Job, Site, jobs
 
 from arcacct.wording import Causes
 
-MANY = 100
+MANY = 30
 
 
 def run(site: Site, *words: str) -> tuple[int, list[str]]:
@@ -61,7 +61,7 @@ def test_changed_records_are_one_line(targets, change, memory, empty_box) -> Non
     """Corrections that SGAS does not take, and records that APEL gets with zeros."""
     site = Site(memory, empty_box, targets)
     many = jobs(MANY)
-    site.record(*many, *jobs(200, first=MANY))
+    site.record(*many, *jobs(2 * MANY, first=MANY))
     assert run(site, "publish", "--since", "2024-01-01") == (0, [])
     for one in many:
         change(site, one)
