@@ -17,6 +17,7 @@ from contextlib import closing
 import manual
 import pytest
 from batch_files import DATA, BatchHost
+from campaigns import cross
 from publishing_site import Site, jobs
 
 from arcacct.database import access
@@ -204,37 +205,41 @@ def test_a_place_is_known_from_its_first_slice_on(site, tmp_path) -> None:
     assert batch_jobs.place_of("a:b:c") is None
 
 
-@pytest.mark.parametrize(
-    ("name", "change", "said"),
-    [
-        ("slots", ("import csv", "import nothing_of_this_name"), "cannot be loaded: ModuleNotFoundError"),
-        ("slots", ("SOURCE =", "OTHER ="), "cannot be loaded: AttributeError"),
-        ("slots", ("SOURCE =", "SOURCE = ="), "cannot be loaded: SyntaxError"),
-        ("slots", ("SOURCE =", "raise SystemExit(0)\nSOURCE ="), "cannot be loaded: SystemExit: 0; reinstall it"),
-        ("slots", ("SOURCE =", "raise GeneratorExit\nSOURCE ="), "cannot be loaded: GeneratorExit"),
-        ("slots", ("SlotsSource(BatchSystem", "repr(BatchSystem"), "cannot be used: SOURCE is a str, not a LogSource"),
-        ("slots", ("kind=NAME", 'kind="pbs"'), "kind of its BatchSystem is 'pbs': it must be 'slots'"),
-        ("slots", ('lrms_names=("slots",)', 'lrms_names=("Slots",)'), "must be names in small letters"),
-        ("slots", ("    example =", "    other ="), "SOURCE has no example"),
-        ("gesge", ('NAME = "slots"', 'NAME = "gesge"'), "JobIDs of Grid Engine begin with gesge"),
-        ("sacct", ('NAME = "slots"', 'NAME = "sacct"'), "sacct is another source of values"),
-        ("sl_ots", ('NAME = "slots"', 'NAME = "sl_ots"'), "'sl_ots' is not a name of a source"),
-    ],
-)
-def test_a_package_that_cannot_be_used(site, tmp_path, name, change, said) -> None:
+UNUSABLE = [
+    ("slots", ("import csv", "import nothing_of_this_name"), "cannot be loaded: ModuleNotFoundError"),
+    ("slots", ("SOURCE =", "OTHER ="), "cannot be loaded: AttributeError"),
+    ("slots", ("SOURCE =", "SOURCE = ="), "cannot be loaded: SyntaxError"),
+    ("slots", ("SOURCE =", "raise SystemExit(0)\nSOURCE ="), "cannot be loaded: SystemExit: 0; reinstall it"),
+    ("slots", ("SOURCE =", "raise GeneratorExit\nSOURCE ="), "cannot be loaded: GeneratorExit"),
+    ("slots", ("SlotsSource(BatchSystem", "repr(BatchSystem"), "cannot be used: SOURCE is a str, not a LogSource"),
+    ("slots", ("kind=NAME", 'kind="pbs"'), "kind of its BatchSystem is 'pbs': it must be 'slots'"),
+    ("slots", ('lrms_names=("slots",)', 'lrms_names=("Slots",)'), "must be names in small letters"),
+    ("slots", ("    example =", "    other ="), "SOURCE has no example"),
+    ("gesge", ('NAME = "slots"', 'NAME = "gesge"'), "JobIDs of Grid Engine begin with gesge"),
+    ("sacct", ('NAME = "slots"', 'NAME = "sacct"'), "sacct is another source of values"),
+    ("sl_ots", ('NAME = "slots"', 'NAME = "sl_ots"'), "'sl_ots' is not a name of a source"),
+]
+"""Of the package of the manual: its name, what is changed in it, and what is said then."""
+
+
+@pytest.mark.parametrize(("of", "asked"), cross(len(UNUSABLE), UNUSABLE, ["import", "verify", "help"]))
+def test_a_package_that_cannot_be_used(site, tmp_path, of, asked) -> None:
     """One error that names the command, the entry point and the module; the help names it, and lists all others."""
+    name, change, said = of
     install(tmp_path / "packages", name, text=block("python").replace(*change))
-    for asked in (("import", name, "jobs.csv"), ("verify", "2026-11", "--lrms", f"{name}:jobs.csv")):
-        done = run(site, *asked)
-        assert done.returncode == 78, done.stderr
-        assert f"import {name}: the entry point arcacct.sources of arcacct_slots" in done.stderr
-        assert said in done.stderr
-    shown = run(site, "import", "--help")
-    assert (shown.returncode, f"import {name}: the entry point" in shown.stdout, "  pbs" in shown.stdout) == (
-        0,
-        True,
-        True,
-    )
+    if asked == "help":
+        shown = run(site, "import", "--help")
+        assert (shown.returncode, f"import {name}: the entry point" in shown.stdout, "  pbs" in shown.stdout) == (
+            0,
+            True,
+            True,
+        )
+        return
+    lrms = ("import", name, "jobs.csv") if asked == "import" else ("verify", "2026-11", "--lrms", f"{name}:jobs.csv")
+    done = run(site, *lrms)
+    assert done.returncode == 78, done.stderr
+    assert f"import {name}: the entry point arcacct.sources of arcacct_slots" in done.stderr
+    assert said in done.stderr
 
 
 def test_a_name_that_is_built_in(site, tmp_path) -> None:
