@@ -15,6 +15,7 @@ from contextlib import closing
 
 import pytest
 import rehearsal
+from campaigns import cross
 from rehearsal import NOVEMBER, Site
 
 from arcacct.cli.main import main
@@ -321,8 +322,7 @@ EMPTY = {
 }
 
 
-@pytest.mark.parametrize("period", EMPTY.values(), ids=EMPTY)
-@pytest.mark.parametrize("targets", [rehearsal.SGAS_AND_CARS, SUMS], ids=["records", "sums"])
+@pytest.mark.parametrize(("period", "targets"), cross(4, [*EMPTY.values()], [rehearsal.SGAS_AND_CARS, SUMS]))
 def test_a_period_without_jobs_sends_nothing(site, run, targets, period) -> None:
     """No sync message of another month either. Only sums are of whole months, however short the period."""
     site.configure(targets)

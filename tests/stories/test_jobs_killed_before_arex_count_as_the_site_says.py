@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
+from campaigns import cross
 from installed import arcacct
 from job_files import DIAG, JOB, LOCAL, NOON_NS, Files, lay
 from publishing_site import SGAS, SUMMARIES, Site, at_sgas
@@ -51,8 +52,10 @@ def figures(site: Site) -> tuple[list[tuple[object, ...]], set[str], int, int]:
     return statuses, set(at_sgas(site.box.sgas.records)), portal, jobs
 
 
-@pytest.mark.parametrize("way", ["hook", "hook and sweep", "sweep", "other order"])
-@pytest.mark.parametrize("option", ["", "killed_before_arex=published", OPTION])
+@pytest.mark.parametrize(
+    ("option", "way"),
+    cross(4, ["", "killed_before_arex=published", OPTION], ["hook", "hook and sweep", "sweep", "other order"]),
+)
 def test_a_job_that_was_killed_before_arex_took_it(site, option, way) -> None:
     """Recorded either way; in messages and sums only as failed, and `verify` agrees with both."""
     host = choose(site, option)
