@@ -10,13 +10,14 @@ import sys
 from contextlib import contextmanager
 
 import pytest
+from campaigns import examples
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
     from contextlib import AbstractContextManager
 
-TRIES = 10_000
+TRIES = examples(10_000)
 THEM = pwd.getpwnam("nobody")
 SECRET = "root_alone_may_read_this"
 
