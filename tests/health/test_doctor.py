@@ -21,6 +21,7 @@ from urllib.parse import urlsplit
 
 import psutil
 import pytest
+from campaigns import cross
 from clinic import ALL, APEL, AUDITOR, DAY_S, OPTIONS, SGAS, Clinic, change
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
@@ -987,8 +988,10 @@ def writable_by_all(path: pathlib.Path) -> str:
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="gives files away")
-@pytest.mark.parametrize("broken", [owned_by_another, writable_by_a_group, writable_by_all])
-@pytest.mark.parametrize("name", TRUSTED_PATHS)
+@pytest.mark.parametrize(
+    ("name", "broken"),
+    cross(len(TRUSTED_PATHS), [*TRUSTED_PATHS], [owned_by_another, writable_by_a_group, writable_by_all]),
+)
 def test_each_path_that_others_can_change_is_an_error(guarded, name, broken) -> None:
     """The verdict says who can change which path, and its command corrects it."""
     path = guarded.path / name
