@@ -175,7 +175,7 @@ def optimize(ctx: click.Context, shrink: bool) -> None:
     """
     Update the statistics that SQLite uses to choose indexes, so that queries stay fast.
 
-    If the last `arcacct db check` found damage, it first builds the damaged indexes of both databases anew from the
+    If the last `arcacct db check` found damage, it first rebuilds the damaged indexes of both databases from the
     rows, and rewrites the file, as --shrink does.
 
     --shrink also frees the space of pruned jobs. That needs twice the size of the database as free disk space.

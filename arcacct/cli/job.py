@@ -68,7 +68,7 @@ def job(
     Show a job's record, transfers and history: control files, events, and each message that had it, with the answer.
 
     JOBID is its id or URL, its id in the batch system, or the beginning of its id. For each target without such a
-    message the history says why. Of a pruned or deleted record, given by its whole id, it shows what was sent. The
+    message the history says why. For a pruned or deleted record, give its whole id: it shows what was sent. The
     sections info, events and transfers have the format of arcctl accounting job; times are UTC.
     """
     if output and only != "info":
@@ -173,7 +173,7 @@ limit_options = in_order(
         default=60.0,
         show_default=True,
         metavar="S",
-        help="Stop after so many seconds.",
+        help="Stop after this number of seconds.",
     ),
     click.option(
         "--max-rows",
@@ -182,7 +182,7 @@ limit_options = in_order(
         default=1_000_000,
         show_default=True,
         metavar="N",
-        help="Stop after so many rows.",
+        help="Stop after this number of rows.",
     ),
     click.option(
         "--max-memory",

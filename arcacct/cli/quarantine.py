@@ -202,7 +202,7 @@ def decide(
     yes: bool,
 ) -> None:
     """
-    Decide how to count records with values that cannot be true; the next run publishes them so, as records and sums.
+    Decide how to count records with values that cannot be true; the next run publishes the result, as records and sums.
 
     The reported values stay in the database; `quarantine list` shows them with the bound. A decision applies to the
     values it was made for: if these values change, the record is held again. The decision is stored with time and

@@ -88,7 +88,7 @@ def _period(from_s: int | None, to_s: int | None, after_s: int | None, till_s: i
     metavar="FILE",
     multiple=True,
     type=click.Path(exists=True, dir_okay=False),
-    help="Export of APEL's tables: rows of this CE that it does not publish are sent with zeros. Repeatable.",
+    help="Export of APEL's tables: zeros are sent for rows of this CE that arcacct does not publish. Repeatable.",
 )
 @plan_option("Show the plan; send nothing.")
 @click.option("--write-to", metavar="DIR", help="Write the exact messages to a directory; send nothing.")
@@ -167,7 +167,7 @@ def _tell_ratings(found: Settings, period: target_run.Period) -> None:
     if changes:
         print_error(
             "the configuration has other benchmarks for jobs of this period than were recorded, and recorded ones are"
-            " sent; `arcacct db benchmark` would correct them so:"
+            " sent; `arcacct db benchmark` would make these corrections:"
         )
         for line in lines(COLUMNS, rows(changes), "table"):
             print_line(line, err=True)

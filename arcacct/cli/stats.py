@@ -143,8 +143,8 @@ def _of_queues(resources: str) -> Iterator[tuple[str, str]]:
         name, _, pattern = asked.partition("=")
         if name not in _RESOURCES or not pattern:
             raise UsageError(
-                f"-l {asked}: qacct asks qmaster which queues offer that today, and a record does not tell it; ask by "
-                f"hostname=PATTERN or qname=PATTERN, or look for what the job asked for in the column category"
+                f"-l {asked}: qacct asks qmaster which queues offer that today, and records do not have it; use "
+                f"hostname=PATTERN or qname=PATTERN, or the resources that the job requested, in the column category"
             )
         yield _wanted((_RESOURCES[name], pattern))
 

@@ -87,7 +87,7 @@ def switch(
     settings = settings_of(ctx, to_publish=not plan_only)
     if decline:
         if plan_only or path or arc:
-            raise UsageError("--decline takes over nothing: it goes with --target, --month and --yes only")
+            raise UsageError("--decline takes over nothing: use it only with --target, --month and --yes")
         _decline(settings, plugins(settings, target), months, yes=yes)
         return
     databases = [path] if path else arex_databases(settings.places.controldir)

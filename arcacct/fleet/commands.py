@@ -61,8 +61,8 @@ def load(directories: tuple[str, ...], tables: tuple[str, ...]) -> int:
     with progress("loading") as advanced:
         loaded = postgresql.load(dataset(directories), wanted, advanced)
     print_line(
-        f"{count_of(loaded.taken, 'partition')} loaded with {count_of(loaded.jobs, 'job')}; {loaded.unchanged} there"
-        f" already, {loaded.older} there from a later export; {count_of(len(loaded.problems), 'problem')}"
+        f"{count_of(loaded.taken, 'partition')} loaded with {count_of(loaded.jobs, 'job')}; {loaded.unchanged} already"
+        f" loaded, {loaded.older} older than the loaded export; {count_of(len(loaded.problems), 'problem')}"
     )
     print_error(*loaded.problems)
     return InputError.exit_code if loaded.problems else 0
@@ -99,8 +99,8 @@ def fleet() -> None:
     """
     Query many CEs at once, from the files of `arcacct export`.
 
-    Each DIR is a dataset of one or more CEs, a directory or a URL such as s3://bucket/path. SITE=DIR takes only this
-    site from it, and this site from nowhere else: so no other CE can claim its name. Only files named in manifests are
+    Each DIR is a dataset of one or more CEs, a directory or a URL such as s3://bucket/path. SITE=DIR reads only this
+    site from DIR, and this site only from DIR, so that no other CE can use its name. Only files named in manifests are
     read, each after a comparison of all its bytes with the SHA-256 in its manifest. A partition whose manifest or file
     is damaged, or differs from the schema of the dataset, is named on stderr and skipped; the rest is answered, and the
     exit code is 65.

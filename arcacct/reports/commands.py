@@ -64,7 +64,7 @@ def _month(ctx: click.Context, param: click.Parameter, value: Month | None) -> M
     "--pseudonymous", "is_pseudonymous", is_flag=True, help="Replace names of users by pseudonyms of this site."
 )
 @click.option(
-    "--top", "users", type=click.IntRange(min=1), default=10, show_default=True, metavar="N", help="So many users."
+    "--top", "users", type=click.IntRange(min=1), default=10, show_default=True, metavar="N", help="Show N users."
 )
 @click.option(
     "--verify/--skip-verify",
@@ -151,7 +151,7 @@ def _print(report: Report) -> None:
     if report.verdict is not None:
         print_line(report.verdict.text)
     if report.basis:
-        print_line(f"These figures rest on {report.basis}.")
+        print_line(f"These figures are based on {report.basis}.")
     marked = False
     for table in report.tables:
         if table.is_detail:

@@ -79,7 +79,7 @@ def federation_report(
     if found.problems:
         # Readers of the page do not see what the command printed.
         problems = f"{count_of(len(found.problems), 'problem')} with the exported files"
-        note = f"The figures may not be whole: {problems}; `arcacct fleet verify` names each."
+        note = f"The figures may be incomplete: {problems}; `arcacct fleet verify` names each."
         made = (made[0]._replace(notes=(*made[0].notes, note)), *made[1:])
     sites = {one.partition.site for one in found.partitions}
     title = f"{count_of(len(sites), 'site')} with {count_of(len(found.partitions), 'CE')}"

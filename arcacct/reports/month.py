@@ -111,7 +111,7 @@ def month_report(
     by_vo = usage_by(ask, "vo", Table("vo", "Usage by VO", "VO", ()))
     by_vo = by_vo._replace(notes=(*by_vo.notes, *_implausible(accounting, start_s, before_s)))
     if why := before_recording(accounting, start_s, before_s):
-        by_vo = by_vo._replace(notes=(*by_vo.notes, f"The month may not be whole: {why}."))
+        by_vo = by_vo._replace(notes=(*by_vo.notes, f"The month may be incomplete: {why}."))
     by_day_and_vo = by_day_with_vo(ask, start_s)
 
     def ask_of(selection: Selection, by: Sequence[str]) -> UsageTable:
@@ -170,7 +170,7 @@ def _of_jobs(con: Connection, ask: Ask, start_s: int, before_s: int, jobs: int) 
     by_walltime_table = sizes("walltime", "Wall time of jobs", "Wall time", by_walltime)
     lacking = jobs - sum(count for _name, count, _core_h in by_walltime)
     if lacking > 0:
-        note = f"Of {count_of(lacking, 'job')} that `arcacct db prune` put away the wall time is not kept."
+        note = f"Of {count_of(lacking, 'job')} that `arcacct db prune` archived, the wall time is not kept."
         by_walltime_table = by_walltime_table._replace(notes=(*by_walltime_table.notes, note))
     return (
         waiting(waits(con, start_s, before_s, one_of=one_of), jobs - max(0, lacking), one_of),
@@ -304,7 +304,7 @@ def _failures(con: Connection, start_s: int, before_s: int, by_vo: Table) -> Tab
     notes = [note] if rows else ["No job failed." if by_vo.rows else "No job ended in this month."]
     lacking = int(_all(by_vo, "failed_jobs")) - found
     if lacking > 0:
-        notes = [note, f"For {lacking} archived by `arcacct db prune` the reason is unknown."]
+        notes = [note, f"The reason of {lacking} archived by `arcacct db prune` is unknown."]
     return Table("failure", "Failures by reason", "Reason", columns).filled(rows, "jobs", notes=notes)
 
 
@@ -504,7 +504,7 @@ def _verdict(settings: Settings, report: MonthReport) -> Verdict:
         if report.differs:
             text = "NOT all places agree with the database."
         elif unknown := report.sources[0].unknown:
-            text = f"The month may not be whole: {unknown}."
+            text = f"The month may be incomplete: {unknown}."
         return Verdict(text, is_well=False)
     if settings.targets:
         return Verdict("Every receiver has the same jobs as the database.", is_well=True)
@@ -542,7 +542,7 @@ def _changes(con: Connection, now: PreviousReport, before: PreviousReport | None
             late, corrected = _jobs(logged.recorded), _jobs(logged.corrected)
             notes.append(f"Since then {late} recorded late or completed, {corrected} corrected.")
     else:
-        notes.append("The database was restored since: which jobs are new is not known.")
+        notes.append("The database was restored since then: it is unknown which jobs are new.")
     if not rows:
         notes.append("No figure has changed.")
     return table.filled(rows, notes=notes)

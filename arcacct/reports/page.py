@@ -59,7 +59,7 @@ def _page(report: Report) -> Iterator[str]:
     yield from _cards_of_operation(report)
     yield "</dl>"
     if report.basis:
-        yield f'<p class="basis">These figures rest on {text(report.basis)}.</p>'
+        yield f'<p class="basis">These figures are based on {text(report.basis)}.</p>'
     yield '<div class="details">'
     unknown = {row.key for row in report.table("history").rows if row.values[0] is None}
     for table in report.tables:

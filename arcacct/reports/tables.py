@@ -445,7 +445,7 @@ def pledges(path: str, month: Month) -> list[Pledge]:
         if amount is None:
             raise _wrong(path, number, f"{hours!r} is not an amount; write hours a month, as 120000")
         if (vo, kind, start) in lines:
-            raise _wrong(path, number, f"VO {vo!r} has a pledge of {kind} from {begins} already; remove one of both")
+            raise _wrong(path, number, f"VO {vo!r} has a pledge of {kind} from {begins} already; remove one of the two")
         lines.add((vo, kind, start))
         known = found.get((vo, kind))
         if start <= month and (known is None or known[0] < start):

@@ -40,9 +40,7 @@ _OVER_TIME = (
 )
 _NOTHING: dict[str, Value] = dict.fromkeys(column.name for column in _OVER_TIME)
 _WITHOUT_CORES = -2
-_MORE_THAN_ALL = (
-    "A utilisation above 100 %: jobs count whole at their end, with hours of the time before; or there are more cores."
-)
+_MORE_THAN_ALL = "A utilisation above 100 %: a job counts completely on the day of its end; or there are more cores."
 
 
 def months_before(month: Month, count: int) -> Month:
@@ -403,7 +401,7 @@ def waiting(found: Sequence[Waits], jobs: int, one_of: int) -> Table:
     span = "From the submission to the batch system until the start"
     notes = [f"{span}: half of the jobs waited at most the median, nine of ten at most the 90th percentile."]
     if is_sample:
-        notes.append(f"Of many jobs one of {one_of} was looked at.")
+        notes.append(f"Of many jobs, one in {one_of} was used.")
     looked_at = jobs // one_of
     for one in (one for one in known if one.vo == ""):
         if one.jobs < looked_at:

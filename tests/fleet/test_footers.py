@@ -45,7 +45,7 @@ def made(root: pathlib.Path, *partitions: Partition) -> pathlib.Path:
 
 def printed(done: subprocess.CompletedProcess[str]) -> str:
     """Without the time at which a report was written, and without its note that files have problems."""
-    return re.sub(r"\(written \S+\)|The figures may not be whole: .*\n", "", done.stdout)
+    return re.sub(r"\(written \S+\)|The figures may be incomplete: .*\n", "", done.stdout)
 
 
 def answers(capsys, root: pathlib.Path) -> list[subprocess.CompletedProcess[str]]:
@@ -235,7 +235,7 @@ def test_six_of_twelve_ces_are_hostile_to_postgresql(two_datasets, tmp_path, mon
         _names_them(done, root, hostile)
         found = sorted(map(str, running.rows(everything)))
         again = said(capsys, "fleet", "load", root)
-        assert again.stdout.startswith("0 partitions loaded with 0 jobs; 6 there already")
+        assert again.stdout.startswith("0 partitions loaded with 0 jobs; 6 already loaded")
         _names_them(again, root, hostile)
         running.run("DROP SCHEMA arcacct CASCADE")
         assert said(capsys, "fleet", "load", alone).returncode == 0

@@ -107,8 +107,8 @@ def test_a_later_export_replaces_and_an_older_one_does_not(postgresql, tmp_path)
     assert load(postgresql, then).stdout.startswith("1 partition loaded with 20 jobs")
     assert postgresql.rows(COUNTS) == [(20, 180, 20, 200)]
     assert load(postgresql, now).stdout.startswith("1 partition loaded with 25 jobs")
-    assert load(postgresql, then).stdout.startswith("0 partitions loaded with 0 jobs; 0 there already, 1 there")
-    assert load(postgresql, now).stdout.startswith("0 partitions loaded with 0 jobs; 1 there already")
+    assert load(postgresql, then).stdout.startswith("0 partitions loaded with 0 jobs; 0 already loaded, 1 older")
+    assert load(postgresql, now).stdout.startswith("0 partitions loaded with 0 jobs; 1 already loaded")
     # Nor does the server take an older one from who did not look first.
     values = f"'Site-01', 'ce01.example.org', 2026, '01', '{LIFE}', {WRITTEN_S}, 1, 'plain', ''"
     taken = postgresql.run(
@@ -284,7 +284,7 @@ def test_tables_of_an_older_version_get_the_columns_that_they_lack(postgresql, t
         done = load(postgresql, tmp_path)
 
         assert (done.returncode, done.stderr) == (0, "")
-        assert load(postgresql, tmp_path).stdout.startswith("0 partitions loaded with 0 jobs; 1 there already")
+        assert load(postgresql, tmp_path).stdout.startswith("0 partitions loaded with 0 jobs; 1 already loaded")
         wanted = {
             (job_id, counted, wall_s if counted else None, core_s if counted else None)
             for job_id, counted, wall_s, core_s in zip(

@@ -169,7 +169,7 @@ def test_a_republish_says_what_a_correction_would_change(ours) -> None:
 
     done = arcacct("--config", ours.conf, "republish", *PERIOD, "--plan")
 
-    assert "`arcacct db benchmark` would correct them so:" in done.stderr
+    assert "`arcacct db benchmark` would make these corrections:" in done.stderr
     assert "difference_h" in done.stderr
 
 

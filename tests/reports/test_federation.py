@@ -173,10 +173,10 @@ def test_it_tells_what_it_does_not_have(federation, tmp_path, capsys) -> None:
     assert "ce2.example.org" in done.stdout
     assert "ce.example.com" not in done.stdout
     # Who gets the page sees no exit code.
-    note = "The figures may not be whole: 1 problem with the exported files"
+    note = "The figures may be incomplete: 1 problem with the exported files"
     assert note in done.stdout
     assert note in (tmp_path / "page.html").read_text()
-    assert "may not be whole" not in whole.stdout
+    assert "may be incomplete" not in whole.stdout
 
 
 def test_pseudonyms_are_made_with_the_key_of_a_ce(federation, tmp_path, capsys) -> None:

@@ -245,7 +245,7 @@ def test_what_the_figures_rest_on_is_said(capsys, site) -> None:
         "wall time of 3 measured, CPU time of 2, values that were not measured count as 0, 1 without a benchmark:"
     )
     rests_on += " HEPSPEC 1.0 or the site's default is"
-    assert f"These figures rest on 4 jobs: {rests_on} sent; 1 job held as implausible, not counted." in text
+    assert f"These figures are based on 4 jobs: {rests_on} sent; 1 job held as implausible, not counted." in text
     assert "Jobs of this month have 3 benchmarks" in text
     assert "HEPSPEC:120 is outside the range of a core" in text
 
@@ -274,8 +274,8 @@ def test_an_empty_month_says_so(capsys, site) -> None:
 
     assert done.returncode == 0
     assert done.stdout.count("No job ended in this month.") == 7
-    assert "The month may not be whole: recording began at " in done.stdout.partition("Usage by VO")[0]
-    assert "The month may not be whole: recording began at " in done.stdout.partition("Usage by VO")[2]
+    assert "The month may be incomplete: recording began at " in done.stdout.partition("Usage by VO")[0]
+    assert "The month may be incomplete: recording began at " in done.stdout.partition("Usage by VO")[2]
     known = said(capsys, "--config", made.conf, "report", *MAY).stdout
     assert "No target is configured: nothing of this month is published." in known
 

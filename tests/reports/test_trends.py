@@ -97,7 +97,7 @@ def test_more_than_all_is_explained(capsys, site) -> None:
 
     done = said(capsys, "--config", made.conf, "report", *MAY)
 
-    assert "A utilisation above 100 %: jobs count whole at their end" in done.stdout
+    assert "A utilisation above 100 %: a job counts completely on the day of its end" in done.stdout
 
 
 @pytest.mark.parametrize(
@@ -251,7 +251,7 @@ def test_waiting_times_are_those_of_the_jobs(capsys, site, monkeypatch, largest)
         assert "Of 10 of 386 jobs the waiting time is unknown" in text
     else:
         # One of three: as good as a hundred jobs can be.
-        assert "Of many jobs one of 3 was looked at." in text
+        assert "Of many jobs, one in 3 was used." in text
         assert "wait_median_min*" in text
         ranks = sorted(waits["(all)"])
         assert ranks[120] / 60 <= float(told["wait", "(all)", "wait_median_min"]) <= ranks[250] / 60

@@ -135,9 +135,9 @@ def write(
     job_id, wall_limit_secs, cpu_limit_secs, max_rss_bytes, max_swap_bytes, scratch_limit_bytes. Keys outside the
     specification are allowed.
 
-    For a job, KEY=VALUE has priority over the environment of a batch system (Slurm, Torque, LSF, Grid Engine; for
-    HTCondor also the ads of job and slot that it names), and this over our record. If there is no value, nothing is
-    written, and the exit code is 64.
+    A value of a job is from KEY=VALUE; else from the environment of the batch system (Slurm, Torque, LSF, Grid Engine;
+    for HTCondor also from the ads of job and slot); else from our record. If there is no value, nothing is written, and
+    the exit code is 64.
     """
     need_kind(ctx, kind, _FOR)
     names = [*former, *(key for key, _value in pairs)]
@@ -208,14 +208,14 @@ def _job_values(ctx: click.Context, directory: str, given: WriteOptions, chosen:
 @click.argument("value")
 @_FORCE
 def set_(directory: str, key: str, value: str, force: bool) -> None:
-    """Write one KEY of a job, as `features job set` did in the former release."""
+    """Write one KEY of a job, as `features job set` did in the previous release."""
     features_values.write_job(directory, {key: value}, force=force)
 
 
 @features.command(epilog=examples("arcacct features remove /tmp/job1/jobfeatures"))
 @click.argument("directory")
 def remove(directory: str) -> None:
-    """Remove a job's DIRECTORY, after the job; does nothing if the directory contains anything but keys."""
+    """Remove a job's DIRECTORY, after the job; does nothing if the directory contains other files than keys."""
     remove_directory(directory)
 
 
