@@ -30,7 +30,7 @@ AVOID = (
     r"stands? (?:in|on|at|for|here|there|beside|below|behind)",
     r"what (?:came|comes|becomes|became|is left) of|what stands|whose word|ends? well",
     r"(?<!there )(?:is|are|was|were) (?-i:none)(?: of)?(?=[.,;:)]|$)",
-    r"beside",
+    r"beside|cannot look|at each look|of no other|(?:is|was) not any more",
     r"for ever|upon|hence|thereof|lest|whence|amiss|for want of|no longer one's",
     r"letter (?:by|for) letter|a life|second life|one's own|all is well",
     # An inversion: "Who wants this does that."

@@ -54,7 +54,7 @@ configure() {
 }
 
 # Once: whoever disables it later means it. It starts where there is a database by now; else with the next boot, so that
-# nobody's first database is where he did not want it.
+# the first database is not created at an unwanted place.
 switch_recorder_on() {
     [ -e "$NEW_RECORDER" ] || return 0
     rm -f "$NEW_RECORDER"
@@ -78,7 +78,7 @@ print(places(load(None, os.environ)).database)
 ' 2>/dev/null
 }
 
-# Databases that an older version made, as their owner: what root makes beside them, a recorder of another user cannot write.
+# Databases that an older version made, as their owner: a recorder of another user cannot write root's files next to them.
 take_databases_forward() {
     path=$(database)
     [ -n "$path" ] && [ -f "$path" ] || return 0

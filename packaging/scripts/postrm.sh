@@ -1,4 +1,4 @@
-# The launcher is the one program that A-REX starts itself. While anything calls it, it stays, and spools what it is told.
+# The launcher is the one program that A-REX starts itself. While anything calls it, it stays, and spools each event.
 remove_launcher() {
     [ -e "$LAUNCHER" ] || return 0
     if called; then

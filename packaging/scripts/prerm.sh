@@ -11,7 +11,7 @@ case $1 in
             done
         fi
         forget_byte_code "$OURS"
-        # rpm has no purge: of the configuration it leaves what somebody wrote there.
+        # rpm has no purge: of the configuration it leaves the lines that an administrator wrote.
         [ "$1" != 0 ] || [ "$(cat "$SHARE/arcacct.conf.start")" != "$(cat /etc/arcacct.conf 2>/dev/null)" ] ||
             rm -f /etc/arcacct.conf
         ;;
