@@ -237,6 +237,18 @@ def test_what_turns_out_to_be_another_run_is_taken_back(host):
     assert host.rows("SELECT count(*) FROM FieldSources") == [(1,)]
 
 
+def test_the_gpus_of_another_run_are_taken_back(host):
+    """With the samples: a job has no GPU time by samples that are of a job that became known later."""
+    card = [{"cmd": "x", "pid": 4, "gpus": [{"uuid": "g", "gpu_util": 100}]}]
+    asked = "SELECT job_id, busy_gpu_s > 0 FROM v1_jobs ORDER BY 1"
+    host.arc_job("7", "FIRST", submit=NOON, end=NOON + 100)
+    host.take(stream(*(sample(at, card) for at in (120, 135, 150))))
+    assert host.rows(asked) == [("FIRST", 1)]
+    host.arc_job("7", "SECOND", submit=NOON + 115, end=NOON + 200)
+    host.take(b"")
+    assert host.rows(asked) == [("FIRST", None), ("SECOND", 1)]
+
+
 def test_what_is_another_run_by_telemetry_is_taken_back(host):
     """The same where records are made of telemetry."""
     host.take(stream(ran(0, 100), seen(130, 4000)))
