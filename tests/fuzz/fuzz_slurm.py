@@ -17,7 +17,8 @@ from fuzz.database import differing, dump, opened
 from slurm_files import BEGIN, COLUMNS, JSON, TABLE, row, table
 
 from arcacct.config.paths import Places
-from arcacct.records.slurm_formats import LARGEST, LATEST_S
+from arcacct.records.slurm_formats import LATEST_S
+from arcacct.resources import LARGEST
 from arcacct.sources.engine.imports import BatchPolicy, RunsImport, RunsReport
 from arcacct.sources.engine.runs import BatchSite
 from arcacct.sources.slurm.importer import SOURCE as SLURM_SOURCE

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from memory import cost_of
 
 from arcacct.records.slurm_formats import (
-    LARGEST,
     LATEST_S,
     Instants,
     MalformedError,
@@ -24,11 +23,11 @@ from arcacct.records.slurm_formats import (
     expand,
     instants,
     job_number,
-    parse,
     sampled_use,
     size_kib,
     state,
 )
+from arcacct.resources import LARGEST, parsed_tres
 
 NAMES = st.lists(st.from_regex(r"[a-z]{1,3}[0-9]{0,4}(-[0-9]{1,3})?(\.[a-z]{1,3}[0-9]?)?", fullmatch=True), max_size=30)
 
@@ -202,7 +201,7 @@ def test_what_slurm_writes_for_no_number_is_unknown(number: int) -> None:
     duration = f"{days}-{seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}"
 
     assert [amount(str(number)), count(str(number)), size_kib(str(number)), size_kib(f"{number}K")] == [None] * 4
-    assert [duration_us(duration), instants(str(number), OSLO), parse(f"cpu={number},mem={number}M")] == [
+    assert [duration_us(duration), instants(str(number), OSLO), parsed_tres(f"cpu={number},mem={number}M")] == [
         None,
         None,
         {},
