@@ -13,6 +13,7 @@ import arex_corpus as corpus
 import counted_jobs
 import pytest
 import stored_jobs
+from campaigns import examples
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from installed import arcacct
@@ -212,7 +213,7 @@ def kept_sums(tmp_path_factory):
         yield con
 
 
-@settings(max_examples=400, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@settings(max_examples=examples(400), suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 @given(
     first=st.one_of(st.none(), st.sampled_from(FIRSTS), st.integers(FIRSTS[0] - 60_000_000, FIRSTS[2])),
     length_s=st.one_of(

@@ -10,6 +10,7 @@ import sys
 from contextlib import closing
 
 import pytest
+from campaigns import cross
 from installed import ARCACCT, arcacct
 from job_files import DIAG, JOB, LOCAL, STATISTICS, Files, cleaned, lay
 
@@ -84,8 +85,7 @@ def swept(host) -> tuple[str, ...]:
     return (ARCACCT, "--config", str(host.conf), "sweep")
 
 
-@pytest.mark.parametrize("way", ["spooled", "read"])
-@pytest.mark.parametrize("name", HOSTILE)
+@pytest.mark.parametrize(("name", "way"), cross(9, HOSTILE, ["spooled", "read"]))
 def test_a_job_that_writes_without_end(host, swept, name, way) -> None:
     """
     Of files of 16 MiB a sweep needs less than 30 MiB of memory, the spool 4 MiB, and the database less than 100 KiB.

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import breakages
 import pytest
 from breakages import BREAKAGES, ERROR, OK, UNKNOWN, WARNING, Answer, Breakage, Host
+from campaigns import sample
 
 from arcacct.sandbox import Sandbox
 
@@ -59,7 +60,7 @@ def test_there_are_many_breakages_each_with_a_name_of_its_own() -> None:
     assert sorted({*names}) == sorted(names)
 
 
-@pytest.mark.parametrize("row", BREAKAGES, ids=lambda row: row.name)
+@pytest.mark.parametrize("row", sample(BREAKAGES, 20), ids=lambda row: row.name)
 def test_every_command_gives_the_same_verdict_on_a_breakage(host, row) -> None:
     """The one of the table; no other is milder, none ends with an internal error, and the printed remedy works."""
     try:
