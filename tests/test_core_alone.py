@@ -72,6 +72,7 @@ def run(place: pathlib.Path, *words: object, module: str = "arcacct") -> subproc
     return done
 
 
+@pytest.mark.campaign
 def test_what_parts_have_stored_is_kept_by_the_core(core, tmp_path) -> None:
     """It answers `stats`, and is checked, backed up, forgotten and pruned where no part is installed."""
     (tmp_path / "out").mkdir()

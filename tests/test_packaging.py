@@ -387,6 +387,7 @@ def test_another_python_is_said_in_one_line_with_the_remedy(outlived, how) -> No
     assert status.stdout == line.replace("arcacct: ", "UNKNOWN: ", 1) + "\n"
 
 
+@pytest.mark.campaign
 @pytest.mark.skipif(find_spec("ensurepip") is None, reason="this Python has no ensurepip (Debian: python3-venv)")
 def test_the_command_against_another_python_repairs_the_environment(outlived, wheel_path) -> None:
     """As it is printed, but that it installs the wheel, and takes dependencies from here."""

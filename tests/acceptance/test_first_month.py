@@ -7,7 +7,7 @@ import pytest
 from pip_hosts import PipRoad
 
 
-@pytest.mark.parametrize("arc", [6, 7])
+@pytest.mark.parametrize("arc", [pytest.param(6, marks=pytest.mark.campaign), 7])
 def test_a_checkout_leads_from_nothing_to_a_verified_month(tmp_path, arc) -> None:
     """By the steps of the manual, or by those that `arcacct setup` prints; the figures are the same."""
     found = []

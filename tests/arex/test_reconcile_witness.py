@@ -105,7 +105,9 @@ def real_version_2(data: pathlib.Path, target: pathlib.Path) -> None:
     shutil.copy(data / "arex7" / "accounting_v2.db", target / "accounting_v2.db")
 
 
-@pytest.mark.parametrize("lay_database", [rollback, version_2, real_wal, real_version_2])
+@pytest.mark.parametrize(
+    "lay_database", [rollback, version_2, real_wal, pytest.param(real_version_2, marks=pytest.mark.campaign)]
+)
 def test_jobs_that_only_the_launcher_saw_are_whole(
     here: Places, con: sqlite3.Connection, tmp_path: pathlib.Path, request: pytest.FixtureRequest, lay_database
 ) -> None:

@@ -418,6 +418,7 @@ def reported(capsys, site) -> Any:
     return made.path / "report.html"
 
 
+@pytest.mark.campaign
 def test_a_browser_shows_all_of_the_page_at_every_width(capsys, site, tmp_path, browser) -> None:
     """
     On a phone, a tablet and a screen, in light and dark: no text is cut or lies on another, no date breaks.
@@ -452,6 +453,7 @@ def test_a_browser_shows_all_of_the_page_at_every_width(capsys, site, tmp_path, 
         assert backs == {("light", "rgb(255, 255, 255)"), ("dark", "rgb(20, 24, 29)")}
 
 
+@pytest.mark.campaign
 def test_paper_has_all_of_it_on_four_pages(capsys, site, tmp_path, browser) -> None:
     """A4, ten VOs with pledges: nothing is cut, and the colours are printed."""
     page = reported(capsys, site)

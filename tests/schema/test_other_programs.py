@@ -129,6 +129,7 @@ def test_every_column_has_a_type() -> None:
     assert untyped == []
 
 
+@pytest.mark.campaign
 def test_duckdb(here, tmp_path) -> None:
     """
     The manual's Python, each view by ATTACH and by the file of etc/, and each recipe: what SQLite says, with its types.
@@ -309,6 +310,7 @@ def test_the_sqlite3_program(here) -> None:
         assert plain(found) == asked(here, database, statement), statement
 
 
+@pytest.mark.campaign
 def test_datasette(here, tmp_path) -> None:
     """Each recipe, by a Datasette that lets its visitors ask by SQL."""
     pytest.importorskip("datasette", reason="datasette is not installed")
@@ -323,6 +325,7 @@ def test_datasette(here, tmp_path) -> None:
         assert plain(json.loads(page["text"])["rows"]) == asked(here, database, statement), statement
 
 
+@pytest.mark.campaign
 def test_sqlite_utils(here) -> None:
     """The manual's command, and each recipe."""
     environment = os.environ | {"PATH": f"{pathlib.Path(sys.executable).parent}:{os.environ['PATH']}"}
