@@ -13,6 +13,7 @@ from contextlib import closing
 import conf_files
 import pytest
 import stored_jobs
+from campaigns import cross
 from control_directory import set_up
 from in_process import said
 from installed import arcacct, configured
@@ -93,8 +94,7 @@ WRITING = [
 ]
 
 
-@pytest.mark.parametrize("noted", [True, False], ids=["noted", "of 0.1"])
-@pytest.mark.parametrize("words", WRITING, ids=lambda words: " ".join(words[:2]))
+@pytest.mark.parametrize(("words", "noted"), cross(len(WRITING), WRITING, [True, False]))
 def test_a_lost_database_is_not_begun_anew(ce: CE, words, noted: bool) -> None:
     """Every command that would begin an empty one refuses with the ways out, and nothing is sent."""
     ce.lose()
@@ -110,8 +110,7 @@ def test_a_lost_database_is_not_begun_anew(ce: CE, words, noted: bool) -> None:
     assert len(ce.sent) == ce.messages
 
 
-@pytest.mark.parametrize("noted", [True, False], ids=["noted", "of 0.1"])
-@pytest.mark.parametrize("words", WRITING, ids=lambda words: " ".join(words[:2]))
+@pytest.mark.parametrize(("words", "noted"), cross(len(WRITING), WRITING, [True, False]))
 def test_a_database_that_is_configured_elsewhere_is_not_begun(ce: CE, words, noted: bool) -> None:
     """`database=` changed by hand: both paths are named, no second database is made, nothing is sent."""
     elsewhere = ce.path / "elsewhere" / "accounting.db"
