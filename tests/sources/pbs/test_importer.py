@@ -563,7 +563,7 @@ def test_gpus_are_in_sums_and_in_datasets(host) -> None:
 
     assert sum(part.gpu_s or 0 for part in parts) == (2 + 3) * 60
     assert exported == {("srv", 2, 120), ("srv", 3, 180)}
-    assert look(host.con).seen[202611]["runs"] == 2
+    assert look(host.con).seen[202611]["accelerators"] == 2 + (2 + 120) + (3 + 180)
 
 
 def test_a_job_of_arex_is_completed(host) -> None:
