@@ -80,6 +80,17 @@ def fill(folder: pathlib.Path, jobs: int, look: Look = USUAL) -> Places:
     (folder / "finished").mkdir(parents=True, exist_ok=True)
     here = places(None, str(folder))
     con = access.open_accounting(here)
+    insert(con, jobs, look)
+    if not look.new:
+        usage.update_monthly(con, here)
+        usage.update_breakdown(con, here, everything=True)
+    con.execute("ANALYZE")
+    con.close()
+    return here
+
+
+def insert(con: Connection, jobs: int, look: Look = USUAL) -> None:
+    """Finished jobs into an empty database, also one of 0.2: rows of A-REX's tables and of the log, but no usage."""
     # As if every job had been recorded from the first: its months are whole.
     con.execute("UPDATE DBConfig SET KeyValue = '0' WHERE KeyName = 'ARCACCT_CREATED'")
     _names(con, plain=look.plain)
@@ -95,12 +106,6 @@ def fill(folder: pathlib.Path, jobs: int, look: Look = USUAL) -> Places:
             access.write_back(con)
         con.execute("INSERT INTO FinishedLog (RecordID) SELECT RecordID FROM AAR ORDER BY RecordID")
         con.execute("UPDATE RecordCount SET Records = ?", (jobs,))
-    if not look.new:
-        usage.update_monthly(con, here)
-        usage.update_breakdown(con, here, everything=True)
-    con.execute("ANALYZE")
-    con.close()
-    return here
 
 
 @contextlib.contextmanager

@@ -12,6 +12,8 @@ import generated
 import manual
 
 KEPT = manual.ROOT / "tests" / "bench" / "measured.json"
+PAGES = {"upgrade": "howto/upgrade"}
+"""Where the manual has the table of a benchmark, if not on the page of performance."""
 
 Row = Mapping[str, object]
 """A figure as the benchmarks write it: what, ours, unit, peer, note, ratio, spread."""
@@ -105,7 +107,7 @@ def keep(name: str, size: str, figures: Sequence[Row]) -> None:
 def parts() -> tuple[generated.Part, ...]:
     """The parts of the manual with figures: a table for each benchmark, costs, aims, and those that are missed."""
     return (
-        *(generated.Part("explanation/performance", name, partial(table, name)) for name in kept()),
+        *(generated.Part(PAGES.get(name, "explanation/performance"), name, partial(table, name)) for name in kept()),
         generated.Part("explanation/design", "aims", partial(aims, AIMS)),
         generated.Part("explanation/decide", "costs", costs),
         generated.Part("project/limits", "missed", lambda: aims([aim for aim in AIMS if is_missed(aim)])),
