@@ -208,7 +208,7 @@ def test_every_table_of_a_record_has_its_place() -> None:
         pytest.param(
             lambda site: site.publishing.execute("UPDATE Targets SET Incarnation = 'another life'"),
             {},
-            f"[{TARGET}] was not sent",
+            f"not sent to [{TARGET}] yet",
             3,
             id="restored",
         ),
@@ -339,7 +339,7 @@ def test_another_database_is_no_archive(site, tmp_path) -> None:
     other = str(tmp_path / "other" / "accounting.db")
     other_database(other)
 
-    with pytest.raises(SchemaError, match="no archive"):
+    with pytest.raises(SchemaError, match="not an archive"):
         site.prune(archive=other)
     with pytest.raises(InputError, match="the database itself"):
         site.prune(archive=site.here.database)
