@@ -10,7 +10,7 @@ import re
 import shutil
 
 import pytest
-from campaigns import examples
+from campaigns import cross, examples
 from in_process import said
 
 pytest.importorskip("duckdb", reason="the extra parquet is not installed")
@@ -228,26 +228,26 @@ def test_a_file_that_no_engine_can_read(tmp_path, capsys) -> None:
     assert file.name in row_by_row.stderr or "fleet verify --deep" in row_by_row.stderr
 
 
+UNWRITTEN = [
+    {"written_s": 1e999}, {"written_s": -1}, {"written_s": "yesterday"}, {"schema": None}, {"names": "other"},
+    {"seen": 5}, {"tables": {}}, {"tables": []}, {"year": "2026"}, {"month": 2}, {"dataset_version": "1"}, None,
+]  # fmt: skip
+
+
 @pytest.mark.parametrize(
-    "change",
-    [
-        {"written_s": 1e999}, {"written_s": -1}, {"written_s": "yesterday"}, {"schema": None}, {"names": "other"},
-        {"seen": 5}, {"tables": {}}, {"tables": []}, {"year": "2026"}, {"month": 2}, {"dataset_version": "1"}, None,
-    ],
-    ids=str,
-)  # fmt: skip
-def test_manifests_that_nobody_writes(tmp_path, capsys, change) -> None:
+    ("change", "words"), cross(12, UNWRITTEN, [("fleet", "stats", "--by", "vo"), ("report", "--fleet")]), ids=str
+)
+def test_manifests_that_nobody_writes(tmp_path, capsys, change, words) -> None:
     """Any of them is left out by its name, by the report, too; the others answer."""
     write(tmp_path, 1, 2)
     manifest = tmp_path / BAD._replace(month=1).manifest
     told = json.loads(manifest.read_text())
     manifest.write_text("[" * 100_000 if change is None else json.dumps({**told, **change}))
 
-    for command in (("fleet", "stats", tmp_path, "--by", "vo"), ("report", "--fleet", tmp_path)):
-        done = said(capsys, *command)
-        assert done.returncode == 65
-        assert done.stderr.startswith(f"arcacct: {manifest}: ")
-        assert done.stderr.count("\n") == 1
+    done = said(capsys, *words, tmp_path)
+    assert done.returncode == 65
+    assert done.stderr.startswith(f"arcacct: {manifest}: ")
+    assert done.stderr.count("\n") == 1
 
 
 def test_a_directory_named_for_a_site_has_that_site_alone(tmp_path, capsys) -> None:
