@@ -7,6 +7,7 @@ import sqlite3
 from contextlib import closing
 
 import pytest
+from campaigns import cross
 from in_process import said
 from publishing_site import CARS, SGAS, SUMMARIES, Job, Site, jobs, publish_well, received_by_both
 
@@ -115,8 +116,9 @@ def test_counts_and_texts(site, capfd) -> None:
     assert "SentSummaries: 1 row with a Key that is no JSON" in text
 
 
-@pytest.mark.parametrize("table", ["DBConfig", "AAR", "FinishedLog", "Status"])
-@pytest.mark.parametrize("damaged", ["accounting.db", "publishing.db"])
+@pytest.mark.parametrize(
+    ("damaged", "table"), cross(4, ["accounting.db", "publishing.db"], ["DBConfig", "AAR", "FinishedLog", "Status"])
+)
 def test_damage_is_said_of_the_database_that_has_it(site, capfd, damaged, table) -> None:
     """The questions to the ledger read both."""
     path = pathlib.Path(site.settings.places.directory, damaged)

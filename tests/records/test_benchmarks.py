@@ -8,6 +8,7 @@ from contextlib import closing
 import arex_corpus as corpus
 import pytest
 import rehearsal
+from campaigns import sample
 from installed import arcacct
 
 from arcacct.arex.sweep import sweep
@@ -176,7 +177,7 @@ def test_a_republish_says_what_a_correction_would_change(ours) -> None:
 TARGET = "[arex/jura/apel:{kind}]\ntargeturl={{ams}}\nauthn_port={{authn}}\ngocdb_name={kind}\napel_messages={kind}\n"
 
 
-@pytest.mark.parametrize("kind", ["summaries", "normalised-v04", "urs", "individual"])
+@pytest.mark.parametrize("kind", sample(["summaries", "normalised-v04", "urs", "individual"], 2))
 def test_a_correction_reaches_the_portal(tmp_path, kind) -> None:
     """The hours at APEL are those of before, worth what the new benchmark says; nothing is held or set aside."""
     with Sandbox(str(tmp_path)) as box:

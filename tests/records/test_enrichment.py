@@ -123,7 +123,7 @@ def cases() -> Iterator[tuple[str, str, str, str]]:
 CASES = list(cases())
 
 
-@pytest.mark.parametrize(("field", "source", "strong", "weak"), sample(CASES, 60))
+@pytest.mark.parametrize(("field", "source", "strong", "weak"), sample(CASES, 30))
 @pytest.mark.parametrize("turned", [False, True], ids=["strong-first", "weak-first"])
 def test_the_stronger_holds(con, field: str, source: str, strong: str, weak: str, turned: bool) -> None:
     """Told by two, in both orders, and by both once more: the first of the table is what the record says."""

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import manual
 import pytest
-from campaigns import sample
+from campaigns import cross, sample
 from conf_files import SGAS, read
 
 from arcacct.publishing.cursors import selections, set_selection
@@ -354,11 +354,12 @@ ASKED = [
 
 
 @pytest.mark.parametrize(
-    ("selection", "by"), sample(ASKED, 16), ids=lambda one: None if isinstance(one, Selection) else ",".join(one)
+    ("asked", "options"),
+    cross(16, sample(ASKED, 16), [{"details": False}, {"details": True}, {"details": True, "active": True}]),
 )
-@pytest.mark.parametrize("options", [{"details": False}, {"details": True}, {"details": True, "active": True}], ids=str)
-def test_usage_by_anything_reads_no_job_that_is_summed(ours, selection, by, options) -> None:
+def test_usage_by_anything_reads_no_job_that_is_summed(ours, asked, options) -> None:
     """`stats --by`, whatever of, is answered from the cells, and from what is not in them yet."""
+    selection, by = asked
     for one in ours:
         usage(one.con, selection, by, **options)
 
@@ -427,7 +428,7 @@ READS_ALL = {
 """How the statements of the manual begin that cost what the database has."""
 
 
-@pytest.mark.parametrize(("said", "database", "statement"), STATEMENTS, ids=[text[2][:50] for text in STATEMENTS])
+@pytest.mark.parametrize(("said", "database", "statement"), sample(STATEMENTS, 14))
 def test_what_the_manual_asks_costs_what_it_asks_for(ours, ledgers, said, database, statement) -> None:
     """No statement of the manual walks through what grows, but for those of which it says so."""
     for one in ours:
@@ -463,7 +464,7 @@ QUESTIONS = [
 ]
 
 
-@pytest.mark.parametrize("question", QUESTIONS)
+@pytest.mark.parametrize("question", sample(QUESTIONS, 10))
 def test_views_find_what_is_asked_for_by_index(ours, question) -> None:
     """Jobs by id, by id in the batch system, by time, what is under way, and what belongs to such jobs."""
     for one in ours:

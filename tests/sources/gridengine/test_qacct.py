@@ -14,6 +14,7 @@ import time
 from contextlib import closing
 
 import pytest
+from campaigns import sample
 from gridengine_files import COLON, DATA, ENCODINGS, ran
 from gridengine_questions import ANSWERS, QUESTIONS
 from in_process import said
@@ -143,14 +144,14 @@ def check(qacct: Callable[..., list[str]], capfd, path: pathlib.Path, question: 
     assert ours == theirs, question
 
 
-@pytest.mark.parametrize("question", GROUPS)
+@pytest.mark.parametrize("question", sample(GROUPS, 10))
 def test_every_selection(qacct, capfd, question) -> None:
     """By whatever qacct sums, and whatever it selects, of a real file."""
     check(qacct, capfd, COLON, question)
     check(qacct, capfd, COLON, f"{question} -m")
 
 
-@pytest.mark.parametrize("question", TIMES)
+@pytest.mark.parametrize("question", sample(TIMES, 8))
 def test_every_time(qacct, capfd, zone, question) -> None:
     """In each form and zone; the file is of one day."""
     check(qacct, capfd, COLON, question)

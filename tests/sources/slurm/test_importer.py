@@ -10,6 +10,7 @@ import time
 from contextlib import closing
 
 import pytest
+from campaigns import sample
 from slurm_files import BEGIN, CASES, CLUSTER, COLUMNS, DATA, JSON, SONAR, TABLE, SlurmHost, arc_job, row, table
 
 from arcacct.config.values import QueueBenchmark, map_rule
@@ -164,7 +165,7 @@ def test_the_same_again_changes_nothing(host) -> None:
 
 def test_outputs_in_any_order(tmp_path) -> None:
     """Tables and JSON, with and without duplicates and steps: what all of them say is the same."""
-    orders = list(itertools.permutations(OUTPUTS))[::17]
+    orders = sample(list(itertools.permutations(OUTPUTS))[::17], 4)
     first, *others = (imported(tmp_path / str(number), *order) for number, order in enumerate(orders))
 
     assert len(first[0]) == 59
