@@ -10,6 +10,7 @@ from typing import Any
 import arex_corpus as corpus
 import pytest
 import stored_jobs
+from campaigns import cross
 from hostile_text import TEXT
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -219,9 +220,8 @@ def test_at_once_or_one_after_the_other(name: str, data: st.DataObject, jobs: li
         check(records, aar)
 
 
-@pytest.mark.parametrize("name", PLAIN)
-@pytest.mark.parametrize("field", VALUES)
-def test_one_value_at_a_time(name: str, field: str) -> None:
+@pytest.mark.parametrize(("field", "name"), cross(len(VALUES), [*VALUES], [*PLAIN]))
+def test_one_value_at_a_time(field: str, name: str) -> None:
     """Every value that is at a limit, beyond it, of another type or hard to write, in an else plain job."""
     found = [check(PLAIN[name], JOB._replace(**{field: value})) for value in VALUES[field]]
 
@@ -231,9 +231,8 @@ def test_one_value_at_a_time(name: str, field: str) -> None:
 AMOUNTS = [name for name in VALUES if type(getattr(JOB, name)) is int and name not in ("submit_time", "end_time")]
 
 
-@pytest.mark.parametrize("name", [one for one in PLAIN if one != "AUDITOR"])
-@pytest.mark.parametrize("field", AMOUNTS)
-def test_one_number_in_a_job_without_others(name: str, field: str) -> None:
+@pytest.mark.parametrize(("field", "name"), cross(len(AMOUNTS), AMOUNTS, [one for one in PLAIN if one != "AUDITOR"]))
+def test_one_number_in_a_job_without_others(field: str, name: str) -> None:
     """The bound of several numbers is that of each: no other one hides it. (AUDITOR is told of cores in any case.)"""
     bare = JOB._replace(**dict.fromkeys(AMOUNTS, 0))
     found = [check(PLAIN[name], bare._replace(**{field: value})) for value in NUMBERS]

@@ -13,7 +13,7 @@ from typing import Any
 
 import manual
 import pytest
-from campaigns import examples
+from campaigns import examples, sample
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from mariadb_server import Server, reason, server
@@ -143,7 +143,9 @@ def _key(row: Mapping[str, Any]) -> str:
     )
 
 
-@pytest.mark.parametrize("kind", ["summaries", "summaries-v04", "summaries-v03", "normalised-v04", "urs", "individual"])
+@pytest.mark.parametrize(
+    "kind", sample(["summaries", "summaries-v04", "summaries-v03", "normalised-v04", "urs", "individual"], 3)
+)
 def test_lost_keys_are_taken_back_with_the_export_of_the_manual(memory, empty_box, database, kind) -> None:
     """From the tables of a receiver into a real database, out of it by its client, and as zeros to the receiver."""
     site = Site(memory, empty_box, SUMMARIES.replace("=summaries", f"={kind}"))
