@@ -15,6 +15,7 @@ import pytest
 import rehearsal
 import spool_0_2 as spool
 from arex_corpus import Control
+from campaigns import cross
 from control_directory import set_up
 from job_files import LOCAL, NOON_NS, Files, finished_log, lay, rows, statuses
 
@@ -236,8 +237,7 @@ LIFE = ("ACCEPTED", "PREPARING", "SUBMIT", "INLRMS", "FINISHING", "FINISHED")
 JOB = "abcdef123456"
 
 
-@pytest.mark.parametrize("moved_at", range(1, len(LIFE)), ids=LIFE[1:])
-@pytest.mark.parametrize("how", ["hook", "spool", "sweep"])
+@pytest.mark.parametrize(("how", "moved_at"), cross(5, ["hook", "spool", "sweep"], range(1, len(LIFE))))
 def test_a_job_that_runs_through_the_upgrade_is_one_record(tmp_path: pathlib.Path, how: str, moved_at: int) -> None:
     """Whoever tells of it, also between the moves of its files: in the end it is as one of ARC 7 from its first day."""
     through, log = record_life(tmp_path / "through", how, moved_at)

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import pytest
+from campaigns import cross
 from publishing_rig import BATCH, HTTP, ONE_OF_EACH, OTHER, SLOW_S, TARGETS, Rig, reconfigure, repair, some
 from publishing_site import DAY_S, JUNE, QUICK
 
@@ -44,7 +45,11 @@ def test_no_record_at_all(rig) -> None:
     assert rig.received() == {}
 
 
-@only("count", [1, BATCH, BATCH + 1, 5 * BATCH + 3], ids=["one", "a-batch", "a-batch-and-one", "many-batches"])
+@only(
+    ("rig", "count"),
+    cross(7, [*HTTP, "dirq", "directory"], [1, BATCH, BATCH + 1, 5 * BATCH + 3]),
+    indirect=["rig"],
+)
 def test_records_arrive_once(rig, count) -> None:
     """Any number of records arrives, in batches that are full but for the last, over one connection."""
     rig.record(count)
@@ -170,8 +175,7 @@ ONCE = [
 ]
 
 
-@only("rig", ONE_OF_EACH, indirect=True)
-@only("fault", ONCE, ids=[fault.name for fault in ONCE])
+@only(("fault", "rig"), cross(len(ONCE), ONCE, ONE_OF_EACH), indirect=["rig"])
 def test_a_fault_that_passes(rig, fault) -> None:
     """What passes by itself is overcome within the run."""
     rig.record(2 * BATCH + 1)

@@ -8,6 +8,7 @@ import time
 from contextlib import closing
 
 import pytest
+from campaigns import cross, sample
 from publishing_site import CARS, SGAS, SUMMARIES, Job, Site, at_sgas
 from receiver_rows import export
 
@@ -234,7 +235,7 @@ def answer_of(site: Site, month: tuple[int, int]) -> str:
         return found.unknown if found.answer == "unknown" else found.answer
 
 
-@pytest.mark.parametrize("kind", ["summaries", "summaries-v03", "normalised-v04", "individual"])
+@pytest.mark.parametrize("kind", sample(["summaries", "summaries-v03", "normalised-v04", "individual"], 2))
 def test_the_receivers_own_rows_take_back_keys_that_nobody_here_knows(memory, empty_box, kind) -> None:
     """Keys of the time that both databases lost: the receiver's tables name them, and they are sent with zeros."""
     site = Site(memory, empty_box, SUMMARIES.replace("=summaries", f"={kind}"))
@@ -328,9 +329,9 @@ def test_the_count_of_a_month_in_doubt_stays(memory, empty_box, messages) -> Non
     assert count() == 19
 
 
-@pytest.mark.parametrize("lost", [False, True])
-@pytest.mark.parametrize("option", ["hostname", "localid_prefix"])
-@pytest.mark.parametrize("messages", [SUMMARIES, CARS], ids=["summaries", "cars"])
+@pytest.mark.parametrize(
+    ("messages", "option", "lost"), cross(4, [SUMMARIES, CARS], ["hostname", "localid_prefix"], [False, True])
+)
 def test_a_name_that_no_job_has_stops_no_target(memory, empty_box, messages, option, lost) -> None:
     """The host has a new name: every job has its endpoint's. Neither sums nor SGAS's record ids have a prefix."""
     site = Site(memory, empty_box, SGAS + messages)

@@ -15,6 +15,7 @@ from contextlib import closing
 import arex_corpus as corpus
 import pytest
 import terminal
+from campaigns import sample
 from installed import ARCACCT
 from publishing_site import DIRECTORY, Job, Site
 
@@ -71,7 +72,7 @@ QUESTIONS = [
 ]
 
 
-@pytest.mark.parametrize("question", QUESTIONS, ids=" ".join)
+@pytest.mark.parametrize("question", sample(QUESTIONS, 6), ids=" ".join)
 def test_nothing_steers_the_terminal_of_who_asks(site, question) -> None:
     """Titles, cleared screens, clipboards, turned lines: all of it is shown in letters, and on one line."""
     seen = on_a_terminal(site, *question)
@@ -106,14 +107,17 @@ def test_formats_for_programs_have_the_name_itself(site) -> None:
 
 @pytest.mark.parametrize(
     "question",
-    [
-        ("job", "info", "one"),
-        ("job", "--only", "why", "one"),
-        ("job", "--only", "why", "two"),
-        ("stats", "-o", "users"),
-        ("stats", "--by", "user"),
-        ("verify", "2024-06"),
-    ],
+    sample(
+        [
+            ("job", "info", "one"),
+            ("job", "--only", "why", "one"),
+            ("job", "--only", "why", "two"),
+            ("stats", "-o", "users"),
+            ("stats", "--by", "user"),
+            ("verify", "2024-06"),
+        ],
+        3,
+    ),
     ids=" ".join,
 )
 def test_a_name_that_is_no_utf8_is_told_as_far_as_it_can_be(site, question) -> None:
