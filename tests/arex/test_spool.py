@@ -167,8 +167,8 @@ TORN_PARTS = (
 @pytest.mark.parametrize(
     ("content", "complaint"),
     [
-        pytest.param(b"", "not whole", id="empty"),
-        pytest.param(b"\0" * 50, "not whole", id="zeros after a power cut"),
+        pytest.param(b"", "incomplete", id="empty"),
+        pytest.param(b"\0" * 50, "incomplete", id="zeros after a power cut"),
         pytest.param(b"\x00\xff\xfe", "truncated or not a spool file", id="anything"),
         pytest.param(b"version=1\n" + b"a=b\n" * 2_000_000, "more than 100 lines", id="lines without end"),
         pytest.param(b"version=3\n", "spool version=3; this program supports 2", id="newer"),

@@ -327,7 +327,7 @@ def test_an_event_is_removed_only_when_it_is_committed(
 @pytest.mark.parametrize(
     ("content", "reason"),
     [
-        (b"", "not whole"),
+        (b"", "incomplete"),
         (b"\xff\x00 rubbish", "truncated or not a spool file"),
         (b"version=99\n", "spool version=99; this program supports 2"),
         (b"version=1\ncontroldir=/c\njobid=J\nstate=SUBMIT\ntime=1e9\n", "is not a time"),

@@ -112,7 +112,7 @@ def test_other_programs_can_check_the_digest_of_a_manifest() -> None:
         pytest.param({"names": ["plain"]}, "names: neither", id="a list of names"),
         pytest.param({"seen": {str(number): 1 for number in range(1000)}}, "1000 counts", id="counts"),
         pytest.param({"seen": {"jobs": "7"}}, "jobs: 7", id="a count that is a text"),
-        pytest.param({"dataset_version": [1]}, "no manifest of a dataset", id="no version"),
+        pytest.param({"dataset_version": [1]}, "not a manifest of a dataset", id="no version"),
     ],
 )
 def test_a_manifest_that_cannot_be_is_named(change, message) -> None:

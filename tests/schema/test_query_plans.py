@@ -422,7 +422,7 @@ READS_ALL = {
     "SELECT strftime('%Y-%m', EndTime, 'unixepoch') AS Month",
     "SELECT target, kind, state",
     "SELECT job_id, target, end_time_iso",
-    "SELECT substr(end_time_iso, 1, 7) AS month, vo, count(energy_j)",
+    "SELECT substr(end_time_iso, 1, 7) AS month, vo, count(*) AS jobs, round(sum(nodes_energy_j)",
     "SELECT job_id, end_time_iso, hold_reasons",
 }
 """How the statements of the manual begin that cost what the database has."""

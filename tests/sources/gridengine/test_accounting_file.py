@@ -199,7 +199,7 @@ def test_lines_without_a_record(line) -> None:
         pytest.param(ran(10**30, 1, 2, 3), "out of range", id="too large for the database"),
         pytest.param(ran(7, *(10**22,) * 3), "out of range", id="after the year 9999"),
         pytest.param(ran(7, 1, 2, 10**15), "times of different units", id="an end in other units than the start"),
-        pytest.param(ran(7, 1, 2, 3, ar_submission_time="1.5"), "no known version", id="arid for a task's name"),
+        pytest.param(ran(7, 1, 2, 3, ar_submission_time="1.5"), "a known version", id="arid for a task's name"),
         pytest.param(b"{}\n", "usage is missing", id="empty object"),
         pytest.param(b'{"job_number":1\n', "not JSON", id="torn JSON"),
         pytest.param(b"[" * 100_000 + b"\n", "1 field;", id="not even an object"),

@@ -227,9 +227,9 @@ def test_an_odd_value_costs_itself(host, values, name, field) -> None:
         (line(end=f"{BEGIN + 70} end={BEGIN + 99}"), "end is at character 119 and 134 behind the job's ID"),
         (
             b"11/02/2026 10:00:00;0008;PBS_Server;Job;1.srv;Job Queued\n",
-            "no accounting record: date and time, a letter, an",
+            "not an accounting record: date and time, a letter, an",
         ),
-        (b"garbage\n", "no accounting record: date and time, a letter, an"),
+        (b"garbage\n", "not an accounting record: date and time, a letter, an"),
     ],
 )
 def test_what_cannot_be_used_costs_itself(host, content, reason) -> None:

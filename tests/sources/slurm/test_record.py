@@ -565,8 +565,8 @@ def test_values_of_json_that_are_none() -> None:
         ((DATA / "sacct-default.txt").read_bytes(), "--parsable2"),
         ((DATA / "sacct-SYNTHETIC-long-times.txt").read_bytes(), "lacks the columns JobIDRaw, State, AllocCPUS"),
         ((SONAR / "real-sacct-raw.txt").read_bytes(), "lacks the columns Submit"),
-        (b"{", "cut"),
-        (b'{"jobs": [{"job_id"', "cut"),
+        (b"{", "truncated"),
+        (b'{"jobs": [{"job_id"', "truncated"),
         (b'{"jobs" 3}', "damaged"),
         (b"[]", "header"),
     ],
@@ -665,7 +665,7 @@ def test_what_came_before_a_cut_is_good() -> None:
     found = [next(coming) for _ in range(20)]
 
     assert [one.what.job_id for one in found if isinstance(one.what, SlurmRun)]
-    with pytest.raises(InputError, match="cut"):
+    with pytest.raises(InputError, match="truncated"):
         list(coming)
 
 

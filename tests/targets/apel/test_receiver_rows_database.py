@@ -169,7 +169,7 @@ def test_lost_keys_are_taken_back_with_the_export_of_the_manual(memory, empty_bo
 
     assert outcome.error is None
     assert not apel.rejected
-    assert f"{len(FOREIGN)} rows of SubmitHost {OTHER} left alone" in str(outcome.summary.notes)
+    assert f"{len(FOREIGN)} rows of SubmitHost {OTHER} ignored" in str(outcome.summary.notes)
     # No row and no group appeared, and only the job that the database has is left.
     assert apel.hybrid.keys() == groups
     assert sum(one["WallDuration"] for one in apel.hybrid.values()) == 100
