@@ -184,8 +184,8 @@ def _job_sentence(one: JobsOfMonth) -> str:
     same = one.jobs - len(one.differing)
     return (
         f"{month_name(one.month)}: APEL has {count_of(one.jobs, 'job record')} and {hours(one.wall_s)} hours from "
-        "jura-ng; ours"
-        f" have the same ids and ends for {same} of them and replace them, {len(one.differing)} would count twice"
+        "jura-ng;"
+        f" our records replace {same} of them (same id and end), {len(one.differing)} would count twice"
     ) + _counts(one.syncs)
 
 

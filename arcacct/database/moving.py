@@ -95,7 +95,7 @@ def _refuse_directory(here: Places, directory: str) -> None:
     if not os.path.isdir(directory):
         raise UsageError(f"{directory}: not a directory; give one only for the databases")
     if os.path.exists(here.directory) and os.stat(directory).st_uid != os.stat(here.directory).st_uid:
-        raise UsageError(f"{directory}: does not belong to {here.directory}: the launcher could not write there")
+        raise UsageError(f"{directory}: has another owner than {here.directory}: the launcher could not write there")
     if os.path.isdir(os.path.join(directory, _UNFINISHED)):
         return
     for name in ("accounting.db", "publishing.db"):

@@ -77,7 +77,7 @@ def test_job_records_need_nothing_but_words(tmp_path, box, run) -> None:
     code, _out, err = run("switch", "--plan")
 
     assert code == 0
-    assert "ours have the same ids and ends for 39 of them" in err
+    assert "our records replace 39 of them (same id and end)" in err
     assert "1.0 for every job): 0.02 normalised hours, with the recorded ones 0.20" in err
 
 
