@@ -253,7 +253,7 @@ def test_a_dry_run_makes_no_database(control: pathlib.Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
-        (["--dry-run", "--follow"], "exclude each other"),
+        (["--dry-run", "--follow"], "only one of"),
         (["--interval", "5"], "--interval is for --follow"),
         (["--follow", "--give-up", "all"], "use only one of --give-up and --follow"),
         (["--follow", "--interval", "0"], "interval"),

@@ -258,7 +258,7 @@ def _room(monkeypatch, **fields: int) -> None:
     ("fields", "words"),
     [
         ({"f_bavail": 10}, "MiB free"),
-        ({"f_files": 1000, "f_favail": 2}, "room for 2 files"),
+        ({"f_files": 1000, "f_favail": 2}, "room for only 2 files"),
         ({"f_flag": os.ST_RDONLY}, "on a read-only file system"),
     ],
     ids=["full", "no inodes", "read-only"],

@@ -113,7 +113,7 @@ def test_a_start_that_only_the_ledger_knew(memory, empty_box, messages) -> None:
         assert (counts(site), usage_s(site)) == (COUNTS, before)
         text = command(site, "status")[1]
         assert "never sent" not in text
-        assert f"62 jobs from before {iso(CREATED_S)}: unknown whether they were sent" in text
+        assert f"62 jobs from before {iso(CREATED_S)}: it is unknown whether they were sent" in text
         assert "`arcacct publish --since TIME` sends them again" in text
 
     code, text = command(site, "publish", "--since", month_name(BEFORE) + "-01")
