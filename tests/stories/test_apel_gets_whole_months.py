@@ -265,10 +265,10 @@ def test_a_run_says_which_months_stay_in_their_family(memory, empty_box) -> None
     site.publish()
     family(site, "urs")
 
-    (note,) = [note for note in site.publish().summary.notes if "one family" in note]
+    (note,) = [note for note in site.publish().summary.notes if "one kind of message" in note]
     assert note.startswith(f"{time.strftime('%Y-%m', time.gmtime(time.time() - 60))} was published as summaries")
     family(site, "summaries")
-    assert not any("one family" in note for note in site.publish().summary.notes)
+    assert not any("one kind of message" in note for note in site.publish().summary.notes)
 
 
 INSTANTS = [

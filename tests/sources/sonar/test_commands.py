@@ -232,7 +232,7 @@ def test_a_damaged_packed_file_costs_its_rest(tmp_path, damage):
     done = arcacct("--config", conf, "import", "sonar", str(tmp_path / "a.jsonl.gz"), str(tmp_path / "b.jsonl.gz"))
 
     assert done.returncode == 65
-    wanted = r"arcacct: .*a.jsonl.gz: (truncated|damaged): .*; everything before is imported"
+    wanted = r"arcacct: .*a.jsonl.gz: (truncated in compressed data|damaged: .*); everything before is imported"
     assert any(re.fullmatch(wanted, said) for said in done.stderr.splitlines())
     assert rows(tmp_path, "SELECT sum(samples) FROM v1_sampled_jobs WHERE job_id = 4242")[0][0] >= 6
 
