@@ -579,6 +579,7 @@ def play_on_full_disk(site: Site, jobs: Sequence[Job], disk: pathlib.Path) -> No
     site.play(before)
     for job in after:
         site.lay_out(job)
+    site.run("arcacct", "sweep")
     with full(disk):
         for job in after:
             site.run(LAUNCHER, CONTROL, job.job_id, "FINISHED")
