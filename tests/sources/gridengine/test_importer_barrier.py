@@ -148,7 +148,7 @@ def test_an_endless_line_is_passed_over(world, tmp_path, size) -> None:
     [one] = listed(world.con, "gridengine")
     assert (one.bytes, one.is_whole, one.position) == (size + 1, False, "line 2")
     # It was never looked at as a record: that would have needed it as a whole.
-    assert ("no record of Grid Engine's" in one.reason) == (size > 2 * LONGEST_LINE)
+    assert ("not a record of Grid Engine" in one.reason) == (size > 2 * LONGEST_LINE)
     assert len(world.value("SELECT Content FROM ImportQuarantine")) == LONGEST_BYTES
     with path.open("ab") as file:
         file.write(ran(3, 1, 10, 20))
