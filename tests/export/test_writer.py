@@ -441,7 +441,9 @@ def damaged_by(change):
             "written from another accounting database",
             id="another CE of this name",
         ),
-        pytest.param(damaged_by(lambda manifest, _part, _whole: manifest.write_bytes(b"")), "truncated or damaged", id="manifest"),
+        pytest.param(
+            damaged_by(lambda manifest, _part, _whole: manifest.write_bytes(b"")), "truncated or damaged", id="manifest"
+        ),
     ],
 )
 def test_what_disagrees_is_named_and_the_rest_goes_on(site, damage, message) -> None:
