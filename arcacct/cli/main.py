@@ -123,7 +123,7 @@ def _registered(name: str) -> click.Command | None:
 
     def use(command: Any) -> tuple[click.Command, str]:
         is_command = isinstance(command, click.Command)
-        return command, "" if is_command else f"it is a {type(command).__name__}, no command of click"
+        return command, "" if is_command else f"it is a {type(command).__name__}, not a command of click"
 
     return entry_points.load(GROUP, name, f"command {name}", use)
 

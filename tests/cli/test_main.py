@@ -430,7 +430,7 @@ def test_a_command_of_another_package_runs_and_is_listed(tmp_path) -> None:
     [
         ("greetings:goodbye", "cannot be loaded: AttributeError"),
         ("nothing_of_this_name:hello", "cannot be loaded: ModuleNotFoundError"),
-        ("greetings", "cannot be used: it is a module, no command of click; report it"),
+        ("greetings", "cannot be used: it is a module, not a command of click; report it"),
     ],
 )
 def test_a_command_that_cannot_be_used_costs_no_other(tmp_path, value, said) -> None:
