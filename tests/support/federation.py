@@ -161,8 +161,9 @@ def jobs_of(partition: Partition, jobs: int, seed: int = 1) -> pa.Table:
         "source": _same("arc", jobs),
         "counted": np.ones(jobs, np.int64),
         "core_s": wall * cores,
-        **dict.fromkeys(("allocated_gpus", "nodes_energy_j"), pa.nulls(jobs, pa.int64())),
+        "allocated_gpus": pa.nulls(jobs, pa.int64()),
         **dict.fromkeys(("allocated_gpu_s", "busy_gpu_s", "gpus_energy_j"), pa.nulls(jobs, pa.float64())),
+        "nodes_energy_j": pa.nulls(jobs, pa.int64()),
         **dict.fromkeys(("gpus_source", "energy_source"), _same(None, jobs)),
     }
     return pa.table(columns)
