@@ -602,6 +602,12 @@ def _targets(found: Health, limits: Thresholds) -> Iterator[Check]:
     return (_target_check(found, target, limits) for target in found.targets)
 
 
+def last_error(state: TargetState) -> str:
+    """The error that ended a target's last run, in one line; what is held has a check of its own."""
+    error = state.last_error or ""
+    return "" if " held: " in error else " ".join(error.split())
+
+
 def _target_check(found: Health, state: TargetState, limits: Thresholds) -> Check:
     now = found.now
     settings = found.settings
@@ -628,13 +634,12 @@ def _target_check(found: Health, state: TargetState, limits: Thresholds) -> Chec
             parts.append("no run since it was due: is arcacct-publish.timer active?")
     if state.unanswered:
         parts.append(f"{count_of(state.unanswered, 'message')} without an answer")
-    # What is held has a check of its own.
-    if state.last_error and " held: " not in state.last_error:
+    if error := last_error(state):
         # Also when nothing waits: the run failed, sync message included. A receiver that is only busy may be so for a
         # while; anything else does not pass without an administrator.
         is_busy = state.last_success_s and state.last_exit_code in (0, TargetBusy.exit_code)
         severity = max(severity, over(now - state.due_s, limits.unsent_s), OK if is_busy else WARNING)
-        parts.append(f"last error: {' '.join(state.last_error.split())}")
+        parts.append(f"last error: {error}")
     if state.never_sent:
         what = f"{count_of(state.never_sent, 'job')} from before {iso(state.start_s)}"
         if state.is_start_known:

@@ -41,6 +41,10 @@ def state(site: Site) -> Iterator[Check]:
     rows = (row for row in checks.CHECKS if row.by_doctor)
     for one in checks.judge(site.health, site.limits, rows):
         yield one._replace(exit_code=one.exit_code or STORE) if one.severity == CRITICAL else one
+    for target in site.health.targets:
+        # A receiver may refuse records and answer the doctor's question: AUDITOR never asks who may write.
+        if error := checks.last_error(target):
+            yield Check(f"{target.name} last run", WARNING, error, "the next run of `arcacct publish` tries again")
 
 
 def monitored(site: Site, found: Health, limits: Thresholds) -> list[Check]:

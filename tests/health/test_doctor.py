@@ -1326,6 +1326,19 @@ def test_a_configuration_that_cannot_be_read(clinic, run) -> None:
     assert (one["verdict"], "no such file" in one["detail"]) == ("error", True)
 
 
+def test_a_receiver_that_refuses_records_and_answers_questions(tmp_path, run, capfd) -> None:
+    """AUDITOR answers 403 to those who may not write; its answer to the doctor does not show that."""
+    with Sandbox(str(tmp_path / "box")) as box:
+        site = Clinic(tmp_path, box, AUDITOR)
+        site.live()
+        box.faults.answer("auditor", 403, times=None)
+        assert said(capfd, "--config", site.conf, "publish", "--since", "2026-01-01").returncode == 69
+        for arguments in ((), ("--offline",)):
+            done = run(site, *arguments)
+            (line,) = [line for line in done.stdout.splitlines() if "auditor:r last run" in line]
+            assert ("write_access_cn" in line, done.returncode) == (True, 0)
+
+
 def test_each_target_has_its_proxy(live, box) -> None:
     """It is shown for each, and used: one target goes directly, those after it through the proxy of [common]."""
     proxy = ConnectProxy()
