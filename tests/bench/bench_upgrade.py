@@ -89,7 +89,7 @@ class Meanwhile:
     def __init__(self, here: Places) -> None:
         self.ended = 0
         self.slowest_s = 0.0
-        self.exit_codes: list[int] = []
+        self.exit_codes: dict[tuple[str, ...], int] = {}
         """Of a sweep and a run of the publisher while the databases are under maintenance."""
         self._here = here
         self._is_enough = threading.Event()
@@ -105,8 +105,12 @@ class Meanwhile:
             begun = time.monotonic()
             subprocess.run([launcher, self._here.controldir, name, "FINISHED"], check=True)
             self.slowest_s = max(self.slowest_s, time.monotonic() - begun)
-            if not self.exit_codes and os.path.exists(self._here.maintenance):
-                self.exit_codes = [run(self._here, *words).exit_code for words in (SWEEP, PUBLISH)]
+            for words in (SWEEP, PUBLISH):
+                if words not in self.exit_codes and os.path.exists(self._here.maintenance):
+                    exit_code = run(self._here, *words).exit_code
+                    # The upgrade may have ended before the command looked.
+                    if os.path.exists(self._here.maintenance):
+                        self.exit_codes[words] = exit_code
 
     def end(self) -> None:
         self._is_enough.set()
@@ -191,7 +195,7 @@ def _figures(here: Places, former: pathlib.Path, jobs: int) -> Iterator[Figure]:
     yield Figure(f"{named}: copies that stay", sum(path.stat().st_size for path in copies) / 1e6, "MB")
     yield Figure(f"{named}: peak memory", upgrade.whole.peak_mib, "MiB")
     note = "" if recorded == meanwhile.ended else f"FAILED: {recorded} recorded"
-    if {*meanwhile.exit_codes} - {StoreBusy.exit_code}:
+    if {*meanwhile.exit_codes.values()} - {StoreBusy.exit_code}:
         note += f", FAILED: a sweep and a publish meanwhile ended with {meanwhile.exit_codes}"
     yield Figure(f"{named}, callouts meanwhile: number", meanwhile.ended, "", note=note)
     yield Figure(f"{named}, callouts meanwhile: longest wait", meanwhile.slowest_s * 1e3, "ms")
