@@ -44,7 +44,7 @@ def state(site: Site) -> Iterator[Check]:
     for target in site.health.targets:
         # A receiver may refuse records and answer the doctor's question: AUDITOR never asks who may write.
         if error := checks.last_error(target):
-            yield Check(f"{target.name} last run", WARNING, error, "the next run of `arcacct publish` tries again")
+            yield Check(target.name, WARNING, f"last error: {error}", "the next run of `arcacct publish` tries again")
 
 
 def monitored(site: Site, found: Health, limits: Thresholds) -> list[Check]:

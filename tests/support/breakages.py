@@ -1397,7 +1397,7 @@ def a_publisher_that_does_not_run(host: Host) -> None:
         con.execute("UPDATE Targets SET LastSuccess = LastSuccess - ?, LastRun = LastRun - ?", (2 * DAY_S, 2 * DAY_S))
 
 
-@breakage("sgas:s", None, status=WARNING)
+@breakage("sgas:s", None, setup=WARNING, doctor=WARNING, status=WARNING)
 def a_receiver_that_refused_the_last_run(host: Host) -> None:
     with closing(access.open_publishing(host.here)) as con:
         cursors.finish_run(
