@@ -70,6 +70,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         ]
         config.hook.pytest_deselected(items=gone)
         items[:] = [item for item in items if item not in set(gone)]
+    # Whole hosts take minutes each: whoever began one as the last test would work alone.
+    items.sort(key=lambda item: not item.nodeid.startswith("tests/packages/"))
     most = config.getoption("--parameters")
     if not most:
         return
