@@ -31,7 +31,7 @@ SHELLS = {
     if shutil.which(name)
 }
 """Each shell that may be /bin/sh somewhere, as a command."""
-PATIENCE_S = 60.0
+PATIENCE_S = 600.0
 """How long a busy machine may take for what takes a moment."""
 
 
