@@ -20,6 +20,17 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+PARTS = {
+    "arcacct.commands": ("report", "export", "fleet", "node", "features", "sandbox", "demo"),
+    "arcacct.sources": ("sonar",),
+    "arcacct.targets": ("arcacct/auditor",),
+}
+"""The names that the optional parts of arcacct register, by group. An installation may lack some of them."""
+NOT_INSTALLED = (
+    "is in an optional part that is not installed; install arcacct again (in a checkout: `pip install -e .`)"
+)
+"""What an error says of such a name."""
+
 
 def _say_nothing(_text: str) -> None:
     pass

@@ -147,8 +147,12 @@ class _ImportGroup(click.Group):
         if (own := super().get_command(ctx, cmd_name)) is not None:
             return own
         source = batch_source(cmd_name) if cmd_name != TELEMETRY else installed(cmd_name)
-        if source is None or isinstance(source, TelemetrySource):
-            return None if source is None else source.command
+        if source is None:
+            if cmd_name in entry_points.PARTS[GROUP] and not ctx.resilient_parsing:
+                raise UsageError(f"command {cmd_name} {entry_points.NOT_INSTALLED}")
+            return None
+        if isinstance(source, TelemetrySource):
+            return source.command
         is_plain = cmd_name not in BATCH_SYSTEMS or BATCH_SYSTEMS[cmd_name].is_plain
         module = import_module(f"arcacct.cli.import_{'batch' if is_plain else cmd_name}")
         command: click.Command = module.log_command(source) if is_plain else getattr(module, cmd_name)

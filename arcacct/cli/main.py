@@ -50,8 +50,6 @@ COMMANDS = {
 """Name and help of each command, in the order of a job's life."""
 HIDDEN = ("record",)
 """Commands that no list shows."""
-OF_PARTS = ("report", "export", "fleet", "node", "features", "sandbox", "demo")
-"""Commands of optional parts: they exist where their part has registered them."""
 GROUP = "arcacct.commands"
 """Entry points of optional parts and other packages: the name of a command, and the command, an object of click."""
 
@@ -106,7 +104,9 @@ _NUMBER = re.compile(r"is not a valid (?:float|integer)(?: range)?(?=\.?$)")
 def commands() -> dict[str, str]:
     """Return name and help of every command that is installed: ours from the table, then those of other packages."""
     registered = entry_points.names(GROUP)
-    found = {name: text for name, text in COMMANDS.items() if name not in OF_PARTS or name in registered}
+    found = {
+        name: text for name, text in COMMANDS.items() if name not in entry_points.PARTS[GROUP] or name in registered
+    }
     for name in registered:
         if name not in {*COMMANDS, *HIDDEN}:
             try:
@@ -147,13 +147,15 @@ class LazyGroup(click.Group):
         if not args[0].startswith("-") and not ctx.resilient_parsing and self.get_command(ctx, args[0]) is None:
             if any(f"--{args[0]}" in param.opts for param in self.params):
                 raise click.UsageError(f"{args[0]!r} is not a command; did you mean `arcacct --{args[0]}`?", ctx)
+            if args[0] in entry_points.PARTS[GROUP]:
+                raise UsageError(f"command {args[0]} {entry_points.NOT_INSTALLED}")
             # click knows only commands that are imported: it would suggest none.
             raise click.exceptions.NoSuchCommand(args[0], possibilities=commands(), ctx=ctx)
         return super().resolve_command(ctx, args)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002  click's signature
         command: click.Command | None
-        if cmd_name in {*COMMANDS, *HIDDEN}.difference(OF_PARTS):
+        if cmd_name in {*COMMANDS, *HIDDEN}.difference(entry_points.PARTS[GROUP]):
             module = import_module(f"arcacct.cli.{MODULES.get(cmd_name, cmd_name)}")
             # No function can be called `import`.
             command = getattr(module, f"{cmd_name}_" if iskeyword(cmd_name) else cmd_name)

@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
+from arcacct import entry_points
 from arcacct.config import paths
 from arcacct.config.options import (
     ARC_BLOCKS,
@@ -120,6 +121,8 @@ def _block(conf: Conf, block: Block, kinds: Kinds) -> Iterator[Problem]:
                 yield _option(block, line, "benchmark", WARNING, advice)
     elif kind in kinds or kind == "arcacct" or (kind == "arex/jura" and ours):
         yield from _options(block, kind, kinds, strict=ours and kind != "arex/jura")
+    elif kind in entry_points.PARTS["arcacct.targets"]:
+        yield _about(block, ERROR, entry_points.NOT_INSTALLED)
     elif ours and kind not in ARC_BLOCKS:
         known = [*options, *ARC_BLOCKS]
         yield _about(block, ERROR, f"is not a block of {OUR_CONF}; {_instead(kind, known, 'remove it')}")

@@ -19,7 +19,7 @@ from installed import ARCACCT, run_arcacct
 
 import arcacct as package
 from arcacct import entry_points, errors
-from arcacct.cli.main import COMMANDS, GROUP, OF_PARTS, arcacct
+from arcacct.cli.main import COMMANDS, GROUP, arcacct
 from arcacct.config.paths import STATUS_FOLDERS
 
 ARC_CONF = """\
@@ -469,18 +469,24 @@ def test_commands_of_the_core_look_through_no_package() -> None:
     assert codes == [*[0 for _ in asked], 70]
 
 
-def test_a_part_that_is_not_installed_has_no_command(tmp_path) -> None:
-    """Neither in the help nor by its name, and no other command fails for it."""
+def test_a_part_that_is_not_installed_is_named(tmp_path) -> None:
+    """Its command is not in the help; an error says what to install. No other command fails for it."""
     (tmp_path / "arcacct-0.1.dist-info").mkdir()
 
     shown = run(tmp_path, "--help").stdout.partition("\nCommands:\n")[2].partition("\n\n")[0]
     listed = [line.split()[0] for line in shown.splitlines() if line[2:3].strip()]
-    assert listed == [name for name in COMMANDS if name not in OF_PARTS]
-    for name in ("fleet", "node"):
-        done = run(tmp_path, name, "--help")
-        assert (done.returncode, f"No such command '{name}'" in done.stderr) == (64, True)
-    done = run(tmp_path, "import", "sonar", "--help")
-    assert (done.returncode, done.stderr) == (64, "arcacct: No such command 'sonar'; see `arcacct import --help`\n")
+    assert listed == [name for name in COMMANDS if name not in entry_points.PARTS[GROUP]]
+    said = "is in an optional part that is not installed; install arcacct again (in a checkout: `pip install -e .`)"
+    for words in (["fleet"], ["node"], ["import", "sonar"]):
+        done = run(tmp_path, *words, "--help")
+        assert (done.returncode, done.stderr) == (64, f"arcacct: command {words[-1]} {said}\n")
+        completed = {"COMP_WORDS": " ".join(["arcacct", *words, ""]), "COMP_CWORD": str(len(words) + 1)}
+        assert run(tmp_path, _ARCACCT_COMPLETE="bash_complete", **completed).stderr == ""
+
+    (tmp_path / "arc.conf").write_text("[common]\n")
+    (tmp_path / "arcacct.conf").write_text("[arcacct/auditor:eu]\n")
+    done = run(tmp_path, "--config", str(tmp_path / "arc.conf"), "config", "check")
+    assert (done.returncode, f"arcacct.conf:1: [arcacct/auditor:eu]: {said}\n" in done.stdout) == (78, True)
 
 
 def test_this_environment_has_the_entry_points_of_the_project() -> None:
@@ -490,3 +496,4 @@ def test_this_environment_has_the_entry_points_of_the_project() -> None:
     for group, points in project["project"]["entry-points"].items():
         if group.startswith("arcacct."):
             assert set(points) <= set(entry_points.names(group))
+            assert sorted(points) == sorted(entry_points.PARTS[group])
