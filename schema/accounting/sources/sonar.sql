@@ -344,7 +344,7 @@ GROUP BY SampledJobID, JobUsage.NodeID, Part, RunStart;
 --   peak_memory_kib: KiB: the largest sum over its processes on a node
 --   read_kib: KiB read from devices
 --   written_kib: KiB written to devices
---   gpu_count: GPUs that the batch system gave it; NULL: it was not asked
+--   gpu_count: GPUs that the batch system gave it; 0: none, or Slurm does not count them; NULL: it was not asked
 --   gpu_allocated_s: s: GPUs times clock time, what is charged for
 --   gpu_model: what they are, joined by ";"
 --   gpu_occupied_s: s that it had processes on GPUs, added up
