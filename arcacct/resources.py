@@ -67,7 +67,7 @@ def parsed_tres(text: str) -> dict[str, int]:
     """
     Return each resource with its amount: sizes in bytes, energy in J. Leaves out unknown and malformed amounts.
 
-    (Energy is NO_VAL64, 18446744073709551614, where the site does not measure it.)
+    (Where no plugin of Slurm measures energy, it is NO_VAL64, 18446744073709551614, or 0.)
     """
     found = {}
     for part in text.split(","):
@@ -77,7 +77,7 @@ def parsed_tres(text: str) -> dict[str, int]:
             continue
         number = int(match[1]) if match[1].isdigit() else float(match[1])
         amount = round(number * 1024 ** POWERS[match[2].upper()])
-        if number not in UNSET and amount <= LARGEST:
+        if number not in UNSET and amount <= LARGEST and (amount or key.strip() != "energy"):
             found[key.strip()] = amount
     return found
 

@@ -13,12 +13,11 @@ from arcacct.resources import Accelerators, granted, gridengine_gpus, of_runs, p
         (2, 60, None, Accelerators(2, 120)),
         (0.5, 61, None, Accelerators(1, 30.5)),
         (0, 60, 7, Accelerators(None, None, energy_j=7)),
-        (0, 60, 0, Accelerators(None, None, energy_j=0)),
         (2, 0, None, Accelerators(2, None)),
         (2**53, 2**62, None, Accelerators(2**53, None)),
         (0, 60, None, None),
     ],
-    ids=["GPUs", "part of a GPU", "energy", "no energy", "no time", "impossible", "nothing"],
+    ids=["GPUs", "part of a GPU", "energy", "no time", "impossible", "nothing"],
 )
 def test_a_run_has_its_gpus_times_its_time(gpus, elapsed_s, energy_j, values) -> None:
     """Of a part of a GPU the job has one, and the part of the time; what is no measurement is unknown."""
@@ -44,10 +43,12 @@ def test_a_job_has_the_gpus_of_its_last_run_and_the_sums_of_all() -> None:
         ),
         ("mem=472.50G", {"mem": round(472.5 * 1024**3)}),
         ("energy=18446744073709551614,cpu=1", {"cpu": 1}),
+        ("cpu=1,energy=0", {"cpu": 1}),
+        ("cpu=1,gres/gpu=0,mem=0", {"cpu": 1, "gres/gpu": 0, "mem": 0}),
         ("mem=4000Mn,cpu=2", {"cpu": 2}),
         ("", {}),
     ],
-    ids=["all", "fraction", "no value", "old suffix", "empty"],
+    ids=["all", "fraction", "no value", "no energy plugin", "zero", "old suffix", "empty"],
 )
 def test_trackable_resources(text, found) -> None:
     """Sizes in bytes, what is not measured left out."""

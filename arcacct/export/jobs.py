@@ -249,11 +249,9 @@ _CHILDREN = {
         "SELECT RecordID, 'info', InfoKey, InfoValue, 3, rowid FROM JobExtraInfo WHERE RecordID IN ({0}))"
         " ORDER BY RecordID, Place, Row"
     ),
-    # A batch system that measures no energy reports 0.
     "accelerators": (
         "SELECT Known.RecordID, coalesce(max(CASE WHEN Source = 'sonar' THEN Place END), max(Place)), max(GPUCount),"
-        " max(GPUAllocatedS), GPUModel, GPUOccupiedS, max(GPUBusyS), GPUPeakMemory, max(GPUEnergyJ),"
-        " max(CASE WHEN Source = 'sonar' THEN EnergyJ ELSE nullif(EnergyJ, 0) END)"
+        " max(GPUAllocatedS), GPUModel, GPUOccupiedS, max(GPUBusyS), GPUPeakMemory, max(GPUEnergyJ), max(EnergyJ)"
         f" FROM {_ACCELERATORS} WHERE Known.RecordID IN ({{0}}) GROUP BY Known.RecordID ORDER BY Known.RecordID"
     ),
 }

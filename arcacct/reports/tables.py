@@ -254,8 +254,7 @@ def drawn(con: Connection, start_s: int, before_s: int, *, with_hosts: bool) -> 
         f"SELECT Day, {_VO}, CPUModel, Host, sum(CoreS), sum(CASE WHEN EnergyJ IS NULL THEN 0 ELSE CoreS END),"
         " sum(EnergyJ), sum(CASE WHEN EnergyJ IS NULL THEN GPUEnergyJ END) FROM"
         " (SELECT CAST(EndTime / 86400 AS INTEGER) AS Day, VOID, Wall * 1.0 * CPUCount + CoreRest AS CoreS, CPUModel,"
-        f" {host} AS Host, nullif({_KNOWN.format('EnergyJ')}, 0) AS EnergyJ,"
-        f" {_KNOWN.format('GPUEnergyJ')} AS GPUEnergyJ"
+        f" {host} AS Host, {_KNOWN.format('EnergyJ')} AS EnergyJ, {_KNOWN.format('GPUEnergyJ')} AS GPUEnergyJ"
         " FROM RecordUsage AS Used LEFT JOIN JobTelemetry ON JobTelemetry.RecordID = Used.RecordID"
         " WHERE EndTime >= ? AND EndTime < ?) GROUP BY Day, VOID, CPUModel, Host ORDER BY 1, 2, 3, 4",
         (start_s, before_s),

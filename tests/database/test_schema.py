@@ -849,3 +849,24 @@ def test_an_upgrade_gives_jobs_the_gpus_and_energy_of_a_new_import(tmp_path: pat
         assert new.execute(asked).fetchall() == wanted
         assert new.execute("SELECT * FROM JobTelemetry ORDER BY RecordID").fetchall() == telemetry
     assert len(wanted) > 1
+
+
+def test_an_upgrade_makes_energy_0_of_telemetry_unknown(tmp_path: pathlib.Path) -> None:
+    """0.2 stored the 0 of a Slurm that measures no energy."""
+    path = str(tmp_path / "x.db")
+    of_0_2(path)
+    with closing(sqlite3.connect(path)) as old:
+        old.execute("INSERT OR IGNORE INTO Clusters (ID, Name) VALUES (900, 'c')")
+        rows = ((9001, 0, None), (9002, 9, None), (9003, 0, 0))
+        old.executemany(
+            "INSERT INTO JobTelemetry (RecordID, ClusterID, JobID, Samples, EnergyJ, GPUCount)"
+            " SELECT ?1, 900, ?1, 1, ?2, ?3",
+            rows,
+        )
+        old.commit()
+
+    ensure(path, ACCOUNTING)
+
+    asked = "SELECT RecordID, EnergyJ, GPUCount FROM JobAccelerators WHERE RecordID > 9000 ORDER BY RecordID"
+    with closing(sqlite3.connect(path)) as new:
+        assert new.execute(asked).fetchall() == [(9002, 9, None), (9003, None, 0)]

@@ -1144,7 +1144,7 @@ SELECT Own.RecordID, Own.Source, Own.Place,
        CASE WHEN Better.GPUCount IS NULL THEN Own.GPUCount END AS GPUCount,
        CASE WHEN Better.GPUCount IS NULL THEN Own.GPUAllocatedS END AS GPUAllocatedS,
        Own.GPUBusyS, Own.GPUEnergyJ,
-       CASE WHEN ifnull(Better.EnergyJ, 0) = 0 THEN Own.EnergyJ END AS EnergyJ
+       CASE WHEN Better.EnergyJ IS NULL THEN Own.EnergyJ END AS EnergyJ
   FROM JobAccelerators AS Own LEFT JOIN JobAccelerators AS Better
     ON Better.RecordID = Own.RecordID AND Better.Source = 'sonar' AND Own.Source <> 'sonar';
 CREATE TRIGGER PseudonymisedRecords_AAR_delete AFTER DELETE ON AAR

@@ -96,16 +96,16 @@ INSERT INTO TelemetryToDivide
     ) USING (ClusterID, JobID, Task);
 
 -- GPUs and energy of jobs in one table, from telemetry and from the runs of batch systems, whose texts the program parses
--- (arcacct/resources.py): of each job the number of GPUs of its last run, and sums.
+-- (arcacct/resources.py): of each job the number of GPUs of its last run, and sums. Energy 0 of Slurm was not measured.
 CREATE TABLE JobAccelerators (
   RecordID INTEGER NOT NULL, Source TEXT NOT NULL, Place TEXT NOT NULL, GPUCount INTEGER, GPUAllocatedS REAL,
   GPUBusyS REAL, GPUEnergyJ REAL, EnergyJ INTEGER,
   PRIMARY KEY (RecordID, Source)
 ) WITHOUT ROWID;
 INSERT INTO JobAccelerators
-  SELECT RecordID, 'sonar', Clusters.Name, GPUCount, GPUAllocatedS, GPUBusyS, GPUEnergyJ, EnergyJ
+  SELECT RecordID, 'sonar', Clusters.Name, GPUCount, GPUAllocatedS, GPUBusyS, GPUEnergyJ, nullif(EnergyJ, 0)
     FROM JobTelemetry JOIN Clusters ON Clusters.ID = ClusterID
-   WHERE coalesce(GPUCount, GPUAllocatedS, GPUBusyS, GPUEnergyJ, EnergyJ) IS NOT NULL;
+   WHERE coalesce(GPUCount, GPUAllocatedS, GPUBusyS, GPUEnergyJ, nullif(EnergyJ, 0)) IS NOT NULL;
 ALTER TABLE JobTelemetry RENAME TO FormerJobTelemetry;
 CREATE TABLE JobTelemetry (
   RecordID INTEGER PRIMARY KEY, ClusterID INTEGER NOT NULL REFERENCES Clusters (ID), JobID INTEGER NOT NULL,

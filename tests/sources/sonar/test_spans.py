@@ -282,6 +282,15 @@ def test_a_job_of_arc_has_the_samples_of_all_its_runs(host):
     assert (told["samples"], told["gpu_count"], told["gpu_allocated_s"], told["energy_j"]) == (2, 2, 1000, 1000)
 
 
+def test_energy_0_of_slurm_is_unknown(host):
+    """Slurm reports 0 where no plugin measures it: neither the view nor a sum of several runs has a measurement."""
+    energy = {"sacct": {"AllocTRES": "cpu=1,energy=0"}}
+    host.arc_job("7", submit=NOON - 30, end=NOON + 900)
+    host.take(stream(ran(0, 100, **energy), ran(400, 800, **energy), seen(50)), site=Site(make_records=False))
+    assert host.rows("SELECT energy_j FROM v1_job_telemetry") == [(None,)]
+    assert host.rows("SELECT nodes_energy_j, energy_source FROM v1_jobs") == [(None, None)]
+
+
 def close(host):
     """Two weeks go by without a sample."""
     for table in ("JobSamples", "NodeSamples"):
