@@ -110,10 +110,11 @@ def load(group: str, name: str, label: str, use: Callable[[Any], tuple[T, str]])
     ``use`` gets the module, and returns what is used of it, and why it cannot be used (empty: it can). ``label`` begins
     the text of errors. Raises ConfigError if two packages have the name, or the module cannot be loaded or used.
     """
-    found = [one for one in _registered() if (one.group, one.name) == (group, name)]
+    # A package may be registered twice: a pip that was killed leaves its former metadata under another name.
+    found = sorted({one for one in _registered() if (one.group, one.name) == (group, name)})
     if not found:
         return None
-    named = f"{label}: the entry point {group} of {', '.join(sorted(one.value for one in found))}"
+    named = f"{label}: the entry point {group} of {', '.join(one.value for one in found)}"
     if len(found) > 1:
         raise ConfigError(f"{named}: only one package may have this name; uninstall the others")
     try:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import pathlib
 import re
+import shutil
 import sqlite3
 import subprocess
 import sys
@@ -454,6 +455,15 @@ def test_no_package_replaces_a_command(tmp_path) -> None:
     assert run(tmp_path, "publish", "--help").stdout.startswith("Usage: arcacct publish")
     done = run(tmp_path, "fleet")
     assert (done.returncode, "only one package may have this name" in done.stderr) == (78, True)
+
+
+def test_what_a_killed_pip_leaves_costs_no_command(tmp_path) -> None:
+    """While pip replaces a package, the former metadata have another name: both copies register the same commands."""
+    install(tmp_path, "greetings", {"hello": "greetings:hello"})
+    shutil.copytree(tmp_path / "greetings-1.0.dist-info", tmp_path / "~reetings-1.0.dist-info")
+
+    assert run(tmp_path, "hello").stdout == "hello world\n"
+    assert run(tmp_path, "--help").stdout.count("  hello ") == 1
 
 
 def test_commands_of_the_core_look_through_no_package() -> None:
