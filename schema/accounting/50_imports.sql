@@ -48,15 +48,21 @@ CREATE TABLE JobAccelerators (
   PRIMARY KEY (RecordID, Source)
 ) WITHOUT ROWID;
 
--- The values of JobAccelerators that count: what telemetry reports of a batch system precedes what that itself reports.
+-- The values of JobAccelerators that count: what telemetry reports of a batch system precedes what that itself reports. GPU
+-- seconds come from the wall time: where an operator decided that it is not as reported, they are at most GPUs times the
+-- wall time that counts, or unknown with it.
 CREATE VIEW KnownAccelerators AS
 SELECT Own.RecordID, Own.Source, Own.Place,
        CASE WHEN Better.GPUCount IS NULL THEN Own.GPUCount END AS GPUCount,
-       CASE WHEN Better.GPUCount IS NULL THEN Own.GPUAllocatedS END AS GPUAllocatedS,
+       CASE WHEN Better.GPUCount IS NULL THEN
+            CASE WHEN Hold.UsedWalltime IS NULL THEN Own.GPUAllocatedS
+                 WHEN Hold.UsedWalltime >= 0 THEN min(Own.GPUAllocatedS, Own.GPUCount * Hold.UsedWalltime) END
+            END AS GPUAllocatedS,
        Own.GPUBusyS, Own.GPUEnergyJ,
        CASE WHEN Better.EnergyJ IS NULL THEN Own.EnergyJ END AS EnergyJ
   FROM JobAccelerators AS Own LEFT JOIN JobAccelerators AS Better
-    ON Better.RecordID = Own.RecordID AND Better.Source = 'sonar' AND Own.Source <> 'sonar';
+    ON Better.RecordID = Own.RecordID AND Better.Source = 'sonar' AND Own.Source <> 'sonar'
+  LEFT JOIN RecordHolds AS Hold ON Hold.RecordID = Own.RecordID;
 
 -- Records of imports that could not be used, kept until they can be, or until somebody drops them.
 --   Source: gridengine, sonar, arex, features

@@ -1142,11 +1142,15 @@ SELECT * FROM (
 CREATE VIEW KnownAccelerators AS
 SELECT Own.RecordID, Own.Source, Own.Place,
        CASE WHEN Better.GPUCount IS NULL THEN Own.GPUCount END AS GPUCount,
-       CASE WHEN Better.GPUCount IS NULL THEN Own.GPUAllocatedS END AS GPUAllocatedS,
+       CASE WHEN Better.GPUCount IS NULL THEN
+            CASE WHEN Hold.UsedWalltime IS NULL THEN Own.GPUAllocatedS
+                 WHEN Hold.UsedWalltime >= 0 THEN min(Own.GPUAllocatedS, Own.GPUCount * Hold.UsedWalltime) END
+            END AS GPUAllocatedS,
        Own.GPUBusyS, Own.GPUEnergyJ,
        CASE WHEN Better.EnergyJ IS NULL THEN Own.EnergyJ END AS EnergyJ
   FROM JobAccelerators AS Own LEFT JOIN JobAccelerators AS Better
-    ON Better.RecordID = Own.RecordID AND Better.Source = 'sonar' AND Own.Source <> 'sonar';
+    ON Better.RecordID = Own.RecordID AND Better.Source = 'sonar' AND Own.Source <> 'sonar'
+  LEFT JOIN RecordHolds AS Hold ON Hold.RecordID = Own.RecordID;
 CREATE TRIGGER PseudonymisedRecords_AAR_delete AFTER DELETE ON AAR
 BEGIN
   DELETE FROM PseudonymisedRecords WHERE RecordID = old.RecordID;

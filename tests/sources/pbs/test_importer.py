@@ -19,6 +19,7 @@ from arcacct.queries.lrms import lrms_month
 from arcacct.queries.questions import Selection, measured_parts, walltimes
 from arcacct.queries.usage import usage
 from arcacct.records.benchmarks import Ratings, benchmark_changes
+from arcacct.records.holds import decide
 from arcacct.records.usage import by_benchmark
 from arcacct.reports.tables import drawn, failures
 from arcacct.sources.engine.batch_runs import LogForm
@@ -565,6 +566,18 @@ def test_gpus_are_in_sums_and_in_datasets(host) -> None:
     assert sum(part.gpu_s or 0 for part in parts) == (2 + 3) * 60
     assert exported == {("srv", 2, 120), ("srv", 3, 180)}
     assert look(host.con).seen[202611]["accelerators"] == 2 + (2 + 120) + (3 + 180)
+
+
+@pytest.mark.parametrize(
+    ("decision", "gpu_s"), [("bound", 4 * 370), ("unknown", None), ("reported", 4 * 360_000), ("excluded", None)]
+)
+def test_gpu_time_follows_the_decision_about_the_wall_time(host, decision, gpu_s) -> None:
+    """GPU seconds are GPUs times wall time, so an impossible wall time gives impossible ones."""
+    host.take(line(List_ngpus="4", used_walltime="100:00:00"))
+    (record_id,) = host.con.execute("SELECT RecordID FROM RecordHolds WHERE IsHeld").fetchone()
+    decide(host.con, record_id, decision, "root")
+
+    assert host.rows("SELECT allocated_gpus, allocated_gpu_s FROM v1_jobs") == [(4, gpu_s)]
 
 
 def test_a_job_of_arex_is_completed(host) -> None:
