@@ -48,13 +48,13 @@ CREATE TABLE JobAccelerators (
   PRIMARY KEY (RecordID, Source)
 ) WITHOUT ROWID;
 
--- The values of JobAccelerators that count: what telemetry reports of a batch system precedes what that itself reports. GPU
--- seconds come from the wall time: where an operator decided that it is not as reported, they are at most GPUs times the
--- wall time that counts, or unknown with it.
+-- The values of JobAccelerators that count: what telemetry reports of a batch system precedes what that itself reports
+-- (of a run whose end it missed it has no GPU seconds). GPU seconds come from the wall time: where an operator decided
+-- that it is not as reported, they are at most GPUs times the wall time that counts, or unknown with it.
 CREATE VIEW KnownAccelerators AS
 SELECT Own.RecordID, Own.Source, Own.Place,
        CASE WHEN Better.GPUCount IS NULL THEN Own.GPUCount END AS GPUCount,
-       CASE WHEN Better.GPUCount IS NULL THEN
+       CASE WHEN Better.GPUCount IS NULL OR (Better.GPUCount > 0 AND Better.GPUAllocatedS IS NULL) THEN
             CASE WHEN Hold.UsedWalltime IS NULL THEN Own.GPUAllocatedS
                  WHEN Hold.UsedWalltime >= 0 THEN min(Own.GPUAllocatedS, Own.GPUCount * Hold.UsedWalltime) END
             END AS GPUAllocatedS,

@@ -1142,7 +1142,7 @@ SELECT * FROM (
 CREATE VIEW KnownAccelerators AS
 SELECT Own.RecordID, Own.Source, Own.Place,
        CASE WHEN Better.GPUCount IS NULL THEN Own.GPUCount END AS GPUCount,
-       CASE WHEN Better.GPUCount IS NULL THEN
+       CASE WHEN Better.GPUCount IS NULL OR (Better.GPUCount > 0 AND Better.GPUAllocatedS IS NULL) THEN
             CASE WHEN Hold.UsedWalltime IS NULL THEN Own.GPUAllocatedS
                  WHEN Hold.UsedWalltime >= 0 THEN min(Own.GPUAllocatedS, Own.GPUCount * Hold.UsedWalltime) END
             END AS GPUAllocatedS,

@@ -520,20 +520,21 @@ def test_a_run_takes_its_gpus_to_another_job_of_arex(host) -> None:
 
 
 @pytest.mark.parametrize(
-    ("gpus", "energy_j", "values"),
+    ("gpus", "gpu_s", "energy_j", "values"),
     [
-        (3, 9, [3, 30, 1.5, 2.5, 9, "sonar", "sonar"]),
-        (3, None, [3, 30, 1.5, 2.5, 7, "sonar", "sacct"]),
-        (0, None, [None, None, 1.5, 2.5, 7, None, "sacct"]),
-        (None, None, [4, 240, 1.5, 2.5, 7, "sacct", "sacct"]),
+        (3, 30, 9, [3, 30, 1.5, 2.5, 9, "sonar", "sonar"]),
+        (3, 30, None, [3, 30, 1.5, 2.5, 7, "sonar", "sacct"]),
+        (4, None, None, [4, 240, 1.5, 2.5, 7, "sonar", "sacct"]),
+        (0, None, None, [None, None, 1.5, 2.5, 7, None, "sacct"]),
+        (None, None, None, [4, 240, 1.5, 2.5, 7, "sacct", "sacct"]),
     ],
 )
-def test_telemetry_precedes_sacct_where_it_knows(host, gpus, energy_j, values) -> None:
-    """Value by value; what only samples tell is always telemetry's."""
+def test_telemetry_precedes_sacct_where_it_knows(host, gpus, gpu_s, energy_j, values) -> None:
+    """Value by value; what only samples tell is always telemetry's. Of a run without an end it has no GPU seconds."""
     host.take(table(f"{row(1)}|cpu=2,energy=7,gres/gpu=4", columns=ALLOCATED))
     host.con.execute(
         "INSERT INTO JobAccelerators SELECT RecordID, 'sonar', 'c', ?, ?, 1.5, 2.5, ? FROM AAR",
-        (gpus, (gpus and 10 * gpus) or None, energy_j),
+        (gpus, gpu_s, energy_j),
     )
 
     assert [found for _job_id, *found in host.rows(OF_JOBS)] == [values]
