@@ -19,8 +19,7 @@ from arcacct.config.paths import Places, refuse_of_arex
 from arcacct.config.settings import Settings
 from arcacct.database import access, incarnation, schema
 from arcacct.database.connection import ACCOUNTING_SCHEMA, Connection, open_database
-from arcacct.database.durable import refuse_maintenance
-from arcacct.database.location import spools
+from arcacct.database.location import refuse_unrelated, spools
 from arcacct.errors import StoreBusy, TargetBusy
 from arcacct.publishing import cursors as publishing_cursors
 from arcacct.publishing import ledger
@@ -265,12 +264,14 @@ def _planned(
     if options.write_to is not None:
         refuse_of_arex(options.write_to, here.controldir)
     if os.access(here.database, os.W_OK) and os.access(here.directory, os.W_OK):
-        refuse_maintenance(here.database)
+        # As the run does: a copy of the database, or that of another host, would take the events of the spools.
+        access.refuse_unasked(here)
         with (
             access.close_or_leave_open(open_database(here.database, ACCOUNTING_SCHEMA), here.database, here) as con,
             access.translating(here.database),
         ):
             con.text_factory = access.READABLE
+            refuse_unrelated(here, con)
             _drain(here, con, options)
             usage.update_monthly(con, here)
     with access.trial_databases(here) as databases, access.translating(here.database):

@@ -379,6 +379,23 @@ def test_events_wait_while_the_database_is_missing(host: Host) -> None:
     assert host.sweep().spooled == 1
 
 
+@pytest.mark.parametrize("words", ["publish --dry-run", f"republish --plan --from {ENDED} --to 2026-06-01"])
+def test_a_plan_on_a_copy_of_the_database_takes_no_event(host: Host, tmp_path, capfd, words) -> None:
+    """It refuses the copy as the run does: an event that the copy recorded would be lost to the database."""
+    host.configure(conf_files.DIRECTORY.replace("/var/spool/apel/outgoing", str(tmp_path)))
+    host.conf.write_text(f"[arex]\ncontroldir={host.control}\n")
+    copy = tmp_path / "copy.db"
+    with closing(sqlite3.connect(host.database)) as con:
+        con.execute("VACUUM INTO ?", (str(copy),))
+    lay(host.control, Files())
+    host.call()
+
+    done = said(capfd, "--config", host.conf, "--database", copy, *words.split())
+
+    assert (done.returncode, str(host.database) in done.stderr) == (78, True)
+    assert (jobs(copy), host.sweep().spooled) == (0, 1)
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to be several users")
 def test_the_note_is_written_into_no_other_file(ce: CE, tmp_path) -> None:
     """Root notes the place in a directory of A-REX's user, who has put a link where the note is begun."""
