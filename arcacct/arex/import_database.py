@@ -20,20 +20,10 @@ from arcacct.database.connection import ACCOUNTING_SCHEMA, Connection, open_for_
 from arcacct.database.schema import AREX_FIRST, PLAUSIBLE_S, note, noted
 from arcacct.errors import InputError, StoreBusy, StoreError, use_as
 from arcacct.files.directories import unseen
-from arcacct.records import row_mapping, usage
+from arcacct.records import rejected, row_mapping, usage
 from arcacct.records.imports import ImportRun
 from arcacct.records.model import Job
-from arcacct.records.rejected import (
-    LONGEST_BYTES,
-    Fault,
-    RejectedRecord,
-    RejectedRecords,
-    RetryResult,
-    fault,
-    forget,
-    is_of_record,
-    needing_file,
-)
+from arcacct.records.rejected import Fault, RejectedRecord, RejectedRecords, RetryResult
 from arcacct.records.row_mapping import ArexRows, Numbers
 from arcacct.records.states import FINAL, IN_PROGRESS
 from arcacct.records.writer import Difference, JobWriter, Written, known_jobs
@@ -310,10 +300,10 @@ class _Import(ImportRun):
             try:
                 jobs.append(job_of(one, self._clock))
             except Exception as error:  # noqa: BLE001  any error affects only this record
-                bad.append(_reject(self._origin, one, fault(error)))
+                bad.append(_reject(self._origin, one, rejected.fault(error)))
         bad += [
             # Nothing of these records is stored: they are read again from their file.
-            RejectedRecord(self._origin, _place(one.record_id), Fault(one.fault or ""), b"", LONGEST_BYTES + 1)
+            RejectedRecord(self._origin, _place(one.record_id), Fault(one.fault or ""), b"", rejected.LONGEST_BYTES + 1)
             for one in parts.unreadable
         ]
         if refused is not None:
@@ -327,7 +317,7 @@ class _Import(ImportRun):
             _remember(con, position, self._origin, parts.unfinished, [*done, *gone])
             if bad or self._rejected:
                 # Earlier rejections of these records end here: the records are examined anew.
-                forget(con, [one for row in rows for one in self._rejected.get(_place(row.record_id), ())])
+                rejected.forget(con, [one for row in rows for one in self._rejected.get(_place(row.record_id), ())])
                 self._quarantine.keep(bad)
         if rows:
             self._adapt(len(rows), time.monotonic() - started)
@@ -373,16 +363,16 @@ def retry_rejected(here: Places, con: Connection, zone: tzinfo | None = None) ->
                 jobs = [job_of(one, EventClock(zone)) for one in usable]
                 with access.writing(con, here):
                     written = writer.write(archives.without_archived(con, jobs))
-                    forget(con, [kept.rejected_id])
+                    rejected.forget(con, [kept.rejected_id])
             except Exception as error:
-                if not is_of_record(error):
+                if not rejected.is_of_record(error):
                     raise
-                report = report.plus_rejected((f"{kept.file}: {kept.position}", fault(error).reason))
+                report = report.plus_rejected((f"{kept.file}: {kept.position}", rejected.fault(error).reason))
             else:
                 done = done._replace(good=done.good + 1)
                 report = report.plus(written)._replace(looked_at=report.looked_at + 1)
     usage.update_monthly(con, here)
-    return report, done._replace(needs_file=needing_file(con, SOURCE))
+    return report, done._replace(needs_file=rejected.needing_file(con, SOURCE))
 
 
 def _place(record_id: int) -> str:

@@ -8,19 +8,8 @@ from functools import lru_cache
 from arcacct.arex.control_files import JobFiles
 from arcacct.arex.input_limits import MOST_LRMS_EVENTS, MOST_ROWS, InputLimiter, lines_of, stored_bytes
 from arcacct.config.paths import PUBLISHED, WAIT, JobRules
-from arcacct.records.states import (
-    ABORTED,
-    COMPLETED,
-    FAILED,
-    FQAN_KEYS,
-    MEASURED,
-    TRANSFER_CACHED_INPUT,
-    TRANSFER_INPUT,
-    TRANSFER_OUTPUT,
-    StateChange,
-    TransferLine,
-    Usage,
-)
+from arcacct.records import states
+from arcacct.records.states import StateChange, TransferLine, Usage
 
 # A-REX's two formats of times, as UTC seconds.
 
@@ -112,7 +101,7 @@ def job_facts(files: JobFiles, rules: JobRules) -> StateChange:
         was_killed_before = files.failed and files.diag is None and not is_taken
         if facts.usage is not None and was_killed_before and rules.killed_before_arex != PUBLISHED:
             # The job used nothing, so it is in no message and no sum.
-            facts.usage.status = ABORTED
+            facts.usage.status = states.ABORTED
     elif files.diag:
         # Before the end of the job nothing else of a .diag is final.
         times = []
@@ -173,14 +162,14 @@ def _set_credentials(
     """Set the values from the user's credentials: VOMS attributes, the claims that the site keeps, the VO."""
     kept = [(name, value) for claim, value in claims for name in rules.claim_names.get(claim, ())]
     # A site may keep the groups of a token as FQANs.
-    named = [*fqans, *(value for name, value in kept if name in FQAN_KEYS)]
+    named = [*fqans, *(value for name, value in kept if name in states.FQAN_KEYS)]
     # For jobs without VOMS attributes A-REX 6 leaves the VO to the publisher.
     told = "" if fqans else vo_of_claims(claims, rules)
     vo = told or ("" if fqans or not hashed else vomsless_vo(auth_groups, rules))
     if not named:
         named = main_group(claims, vo, rules)
     tokens = [("vomsfqan" if position else "mainfqan", fqan) for position, fqan in enumerate(named)]
-    tokens += [row for row in kept if row[0] not in FQAN_KEYS]
+    tokens += [row for row in kept if row[0] not in states.FQAN_KEYS]
     most = MOST_ROWS["auth_tokens"][0]
     tokens, found = tokens[:most], len(tokens)
     tokens = [(gate.text("auth_tokens", key, 0), gate.text("auth_tokens", value, 0)) for key, value in tokens]
@@ -252,14 +241,14 @@ def vomsless_vo(auth_groups: list[str], rules: JobRules) -> str:
 
 def _read_usage(facts: StateChange, files: JobFiles, rules: JobRules, gate: InputLimiter) -> None:
     usage = Usage()
-    usage.status = FAILED if files.failed else COMPLETED
+    usage.status = states.FAILED if files.failed else states.COMPLETED
     usage.end_time = files.event_ns // 1_000_000_000
     if files.diag:
         _read_diag(facts, usage, files.diag, gate, last_benchmark=files.hashed)
     else:
-        usage.unknown = MEASURED
+        usage.unknown = states.MEASURED
     is_used = usage.wall_s or usage.cpu_user_s or usage.cpu_kernel_s
-    has_run = is_used or usage.status == COMPLETED or "LRMSSTART" in [key for key, _when in facts.events]
+    has_run = is_used or usage.status == states.COMPLETED or "LRMSSTART" in [key for key, _when in facts.events]
     if not has_run:
         # It used nothing.
         usage.unknown = ()
@@ -318,7 +307,7 @@ def _read_diag(facts: StateChange, usage: Usage, content: bytes, gate: InputLimi
     usage.cpu_kernel_s = numbers.get("kerneltime", 0)
     # They are missing without a .diag, and in a .diag that only the front end wrote.
     has_cpu = "usertime" in numbers or "kerneltime" in numbers
-    usage.unknown = (() if "walltime" in numbers else MEASURED[:1]) + (() if has_cpu else MEASURED[1:])
+    usage.unknown = (() if "walltime" in numbers else states.MEASURED[:1]) + (() if has_cpu else states.MEASURED[1:])
     usage.scratch_bytes = numbers.get("usedscratch", 0)
     usage.memory_kib = numbers.get("maxresidentmemory") or numbers.get("averageresidentmemory", 0)
     total = numbers.get("maxtotalmemory") or numbers.get("averagetotalmemory", 0)
@@ -382,9 +371,9 @@ def _read_statistics(facts: StateChange, usage: Usage, content: bytes, gate: Inp
         if colon and kind.lower() in ("inputfile", "outputfile"):
             transfer = parse_transfer(kind.lower() == "inputfile", text)
             if transfer is not None:
-                (outputs if transfer.kind == TRANSFER_OUTPUT else inputs).append(transfer)
+                (outputs if transfer.kind == states.TRANSFER_OUTPUT else inputs).append(transfer)
                 usage.transfers.append(transfer)
-    usage.stage_in_bytes = min(sum(one.size_bytes for one in inputs if one.kind == TRANSFER_INPUT), _MAX_INTEGER)
+    usage.stage_in_bytes = min(sum(one.size_bytes for one in inputs if one.kind == states.TRANSFER_INPUT), _MAX_INTEGER)
     usage.stage_out_bytes = min(sum(one.size_bytes for one in outputs), _MAX_INTEGER)
     for name, group in (("DTRDOWNLOAD", inputs), ("DTRUPLOAD", outputs)):
         if group:
@@ -418,7 +407,7 @@ def parse_transfer(is_input: bool, text: str) -> TransferLine | None:
     start, end = parse_instant(values.get("starttime", "")), parse_instant(values.get("endtime", ""))
     if not rest or start is None or end is None:
         return None
-    kind = TRANSFER_OUTPUT
+    kind = states.TRANSFER_OUTPUT
     if is_input:
-        kind = TRANSFER_CACHED_INPUT if values.get("fromcache") == "yes" else TRANSFER_INPUT
+        kind = states.TRANSFER_CACHED_INPUT if values.get("fromcache") == "yes" else states.TRANSFER_INPUT
     return TransferLine(rest, leading_digits(values.get("size", "")) or 0, start, end, kind)

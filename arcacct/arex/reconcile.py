@@ -12,20 +12,7 @@ from contextlib import ExitStack
 from functools import partial
 from typing import Any, NamedTuple
 
-from arcacct.arex import own_database
-from arcacct.arex.control_files import (
-    STATES,
-    count_status_files,
-    is_gone,
-    is_hashed,
-    is_job_id,
-    is_whole,
-    job_file,
-    read_bytes,
-    read_job,
-    read_status_file,
-    scan_status_files,
-)
+from arcacct.arex import control_files, own_database
 from arcacct.arex.import_database import SOURCE, Archives, import_lock, settled_before, sorted_out
 from arcacct.arex.job_facts import job_facts, measurements, parse_instant
 from arcacct.arex.own_database import ArexDatabase, Ended, EventClock, job_of
@@ -298,11 +285,11 @@ class Unfinished:
         gone = (
             (job_id, job)
             for job_id, job in self._jobs.items()
-            if job.event_ns < now_ns - PATIENCE_NS and not job.is_held and is_gone(controldir, job_id)
+            if job.event_ns < now_ns - PATIENCE_NS and not job.is_held and control_files.is_gone(controldir, job_id)
         )
         for batch in batches(gone, _ASKED_JOBS):
             # Checked after the jobs: if a file system was unmounted in between, all its jobs seem to be gone.
-            if run.stopping() or not is_whole(controldir):
+            if run.stopping() or not control_files.is_whole(controldir):
                 return
             taken = arex_lookup.take(job_id for job_id, _job in batch)
             lost: list[Gone] = []
@@ -330,7 +317,7 @@ def _end(run: SweepRun, jobs: list[Gone]) -> None:
         run.complain(job[0], here.database, error)
 
     def settle(some: Sequence[Gone]) -> tuple[int, list[str]]:
-        aborted = sum(abort(run.con, job, STATES) for _job_id, job in some if job.finished_s is None)
+        aborted = sum(abort(run.con, job, control_files.STATES) for _job_id, job in some if job.finished_s is None)
         return aborted, [job_id for job_id, job in some if job.finished_s is not None and hold(run.con, job)]
 
     for aborted, held in run.record_each(jobs, settle, wrong):
@@ -355,7 +342,7 @@ def give_up(run: SweepRun, job_ids: Sequence[str]) -> None:
             )
     for some in run.slices([waiting[job_id] for job_id in wanted if job_id in waiting]):
         with run.recording(len(some)):
-            run.found[Gap.GIVEN_UP] += sum(abort(run.con, job, STATES) for job in some)
+            run.found[Gap.GIVEN_UP] += sum(abort(run.con, job, control_files.STATES) for job in some)
 
 
 # Comparing the control directory with the database: events that no callout reported are recorded.
@@ -429,7 +416,7 @@ class _Counter:
         self._run = run
         self._unfinished = unfinished
         self._progress = progress
-        self._expected = count_status_files(run.here.controldir) if progress else 0
+        self._expected = control_files.count_status_files(run.here.controldir) if progress else 0
 
     def wrong(self, job_id: str, path: str, error: Exception) -> None:
         """Report a status file that cannot be used or examined."""
@@ -452,7 +439,8 @@ class _Counter:
 
 
 def _changed(run: SweepRun, counter: _Counter) -> Iterator[_Present]:
-    for batch in batches(counter.counted(scan_status_files(run.here.controldir, counter.wrong)), LOOKED_UP_JOBS):
+    found = control_files.scan_status_files(run.here.controldir, counter.wrong)
+    for batch in batches(counter.counted(found), LOOKED_UP_JOBS):
         with access.translating(run.here.database):
             read_before = remembered_status_files(run.con, [job_id for job_id, _path, _stat in batch])
         for job_id, path, stat in batch:
@@ -481,8 +469,8 @@ def _is_late(controldir: str, job_id: str, lacking: str, *, has_wall: bool) -> b
     """
     if has_wall and not lacking:
         return False
-    path = job_file(controldir, job_id, "diag", hashed=is_hashed(controldir, job_id))
-    found = measurements(read_bytes(path)[0] or b"")
+    path = control_files.job_file(controldir, job_id, "diag", hashed=control_files.is_hashed(controldir, job_id))
+    found = measurements(control_files.read_bytes(path)[0] or b"")
     is_told = any(field in found for field in lacking.split(","))
     return is_told or (found.get("wall_s", 0) > 0 and not has_wall)
 
@@ -519,15 +507,15 @@ def _known(con: Connection, job_ids: list[str], columns: str, condition: str) ->
 def _present(run: SweepRun, job_id: str, path: str) -> _Present | None:
     """Return what a job's files contain now; ``None`` if they are being written. Raises OSError and InputError."""
     here = run.here
-    status = read_status_file(path)
+    status = control_files.read_status_file(path)
     if status is None or not status.state:
         return None
-    if not is_job_id(job_id) or status.state not in STATES:
+    if not control_files.is_job_id(job_id) or status.state not in control_files.STATES:
         raise InputError(f"{path}: not a status file of A-REX (its content is {status.state[:40]!r})")
     is_deleted = status.state == "DELETED"
     if is_deleted:
         status.state = "FINISHED"
-    files = read_job(here.controldir, job_id, status.state, run.owner, status)
+    files = control_files.read_job(here.controldir, job_id, status.state, run.owner, status)
     told_end = _told_end(files.local or b"") if status.state == "FINISHED" else None
     if is_deleted and told_end is not None and told_end * 10**9 <= status.mtime_ns:
         # Otherwise the file's time is that of the deletion.

@@ -9,21 +9,9 @@ from collections.abc import Iterator
 from contextlib import suppress
 
 from arcacct.benchmark import FALLBACK, FALLBACK_SHOWN, parsed_benchmark
-from arcacct.config import credentials, parser
+from arcacct.config import credentials, options, parser
 from arcacct.config.credentials import Finding
-from arcacct.config.options import (
-    ERROR,
-    OPTIONS,
-    WARNING,
-    Kinds,
-    Problem,
-    Spec,
-    Target,
-    find,
-    in_order,
-    options_of,
-    targets,
-)
+from arcacct.config.options import Kinds, Problem, Spec, Target
 from arcacct.config.parser import Block, Conf, Option
 from arcacct.config.paths import HOOK, places
 from arcacct.config.review import Callout, Release, all_callouts, release, wrong_callouts
@@ -47,14 +35,14 @@ def check(conf: Conf, kinds: Kinds, *, now: int | None = None) -> list[Problem]:
     problems = check_text(conf, kinds, release(conf))
     limit = thresholds(conf, problems).certificate_s
     # A configuration with errors still has targets whose files can be looked at.
-    for target in targets(conf, kinds, []):
+    for target in options.targets(conf, kinds, []):
         block = conf.blocks[target.block]
         for option, finding in _findings(target, int(time.time()) if now is None else now, limit.warning):
-            found = find(conf, block.name, next(spec for spec in kinds[block.kind].options if spec.name == option))
+            found = options.find(conf, block.name, options.named(kinds[block.kind].options, option))
             # At the line that sets the option, be it the target's or one that it inherits; else at the target.
             line: Option | Block = found.lines[-1] if found.lines else block
             problems.append(Problem(finding.severity, line.file, line.line, found.block, option, finding.text))
-    return in_order(problems, conf.files)
+    return options.in_order(problems, conf.files)
 
 
 def launcher_problem(program: str) -> Finding | None:
@@ -62,12 +50,12 @@ def launcher_problem(program: str) -> Finding | None:
     fails = "A-REX fails each job whose callout cannot be started"
     what = "the launcher" if HOOK in program else "the program of a callout"
     if not program.startswith("/"):
-        return Finding(ERROR, f"{program}: {what} has no absolute path; write the path from /")
+        return Finding(options.ERROR, f"{program}: {what} has no absolute path; write the path from /")
     try:
         mode = os.stat(program).st_mode
     except PermissionError:
         text = f"{program}: {what} {unseen(program)}: it is unknown whether A-REX can start it"
-        return Finding(WARNING, f"{text}; {use_as(program, 'root')}")
+        return Finding(options.WARNING, f"{text}; {use_as(program, 'root')}")
     except OSError as error:
         reason = unseen(program) or f"does not exist ({(error.strerror or '').lower()})"
         others = (os.path.join(os.path.dirname(program), os.path.basename(LAUNCHERS[0])), *LAUNCHERS)
@@ -75,11 +63,11 @@ def launcher_problem(program: str) -> Finding | None:
         todo = f"{other} exists: did you mean it?" if other else "put etc/arcacct-hook there with mv, or fix the path"
         if HOOK not in program:
             todo = "install it, or fix the path"
-        return Finding(ERROR, f"{program}: {what} {reason}: {fails}; {todo}")
+        return Finding(options.ERROR, f"{program}: {what} {reason}: {fails}; {todo}")
     if not stat.S_ISREG(mode):
-        return Finding(ERROR, f"{program}: {what} is not a regular file: {fails}; replace it")
+        return Finding(options.ERROR, f"{program}: {what} is not a regular file: {fails}; replace it")
     if not mode & 0o111:
-        return Finding(ERROR, f"{program}: {what} is not an executable program: {fails}; chmod 755 {program}")
+        return Finding(options.ERROR, f"{program}: {what} is not an executable program: {fails}; chmod 755 {program}")
     return None
 
 
@@ -87,14 +75,14 @@ def check_text(conf: Conf, kinds: Kinds, arex: Release) -> list[Problem]:
     """The same without the files that targets name: only the text, and A-REX's run-time file."""
     if not conf.files:
         text = f"no such file, and no {conf.our_conf}; pass one with --config, or create it"
-        return [Problem(ERROR, conf.arc_conf, None, None, None, text)]
+        return [Problem(options.ERROR, conf.arc_conf, None, None, None, text)]
     _, problems = examine(conf, kinds)
     callouts = (
-        Problem(ERROR if is_error else WARNING, line.file, line.line, "arex", "statecallout", text)
+        Problem(options.ERROR if is_error else options.WARNING, line.file, line.line, "arex", "statecallout", text)
         for line, is_error, text in wrong_callouts(conf, arex)
     )
     found = [*problems, *_no_benchmark(conf), *not_restarted(conf), *callouts, *_no_programs(conf)]
-    return in_order(found, conf.files)
+    return options.in_order(found, conf.files)
 
 
 def _no_programs(conf: Conf) -> Iterator[Problem]:
@@ -120,7 +108,7 @@ def _no_benchmark(conf: Conf) -> Iterator[Problem]:
         f"none is set, here or for a queue or a kind of node: jobs are published with {FALLBACK_SHOWN}, without"
         " normalised figures; measure one core and set benchmark=HEPscore23:VALUE"
     )
-    yield Problem(WARNING, conf.files[0], None, "lrms", "benchmark", text)
+    yield Problem(options.WARNING, conf.files[0], None, "lrms", "benchmark", text)
 
 
 def not_restarted(conf: Conf) -> Iterator[Problem]:
@@ -134,7 +122,7 @@ def not_restarted(conf: Conf) -> Iterator[Problem]:
                 text = (
                     f"A-REX runs with this file and arcacct reads it, but {path} was changed afterwards; restart A-REX"
                 )
-                yield Problem(WARNING, conf.arc_conf, None, None, None, text)
+                yield Problem(options.WARNING, conf.arc_conf, None, None, None, text)
     except (OSError, ConfigError):
         return  # no message to a user who may not see them
 
@@ -142,7 +130,7 @@ def not_restarted(conf: Conf) -> Iterator[Problem]:
 def _findings(target: Target, now: int, soon_s: int) -> Iterator[tuple[str, Finding]]:
     """What is wrong with what the options of a target name, by option."""
     for option, text in target.wrong():
-        yield option, Finding(ERROR, text)
+        yield option, Finding(options.ERROR, text)
     shown = target.credentials()
     if shown is None:
         return
@@ -167,12 +155,12 @@ def show(conf: Conf, kinds: Kinds, database: str | None = None) -> str:
 
     ``database`` is the one of the command line, which wins.
     """
-    options = options_of(kinds)
-    names = [*ALWAYS, *(name for name in conf.blocks if name not in ALWAYS and conf.blocks[name].kind in options)]
+    specs = options.options_of(kinds)
+    names = [*ALWAYS, *(name for name in conf.blocks if name not in ALWAYS and conf.blocks[name].kind in specs)]
     lines = []
     for name in names:
         lines.append(f"[{name}]")
-        for spec in options[name.partition(":")[0]]:
+        for spec in specs[name.partition(":")[0]]:
             if name == "arcacct" and spec.name == "database" and database:
                 lines += ["# --database", f"database = {database}"]
             else:
@@ -182,7 +170,7 @@ def show(conf: Conf, kinds: Kinds, database: str | None = None) -> str:
 
 
 def _set(conf: Conf, block: str, spec: Spec) -> Iterator[str]:
-    found = find(conf, block, spec)
+    found = options.find(conf, block, spec)
     for text, line in zip(found.texts, found.lines, strict=False):
         yield f"# {line.file}:{line.line}" + (f" [{found.block}]" if found.block != block else "")
         yield f"{spec.name} = {without_login(text) if spec.is_url else text}"
@@ -197,7 +185,7 @@ def _computed(conf: Conf, block: str, spec: Spec) -> Iterator[str]:
     if block == "common" and spec.name == "hostname":
         value = spec.read(spec.default or "")
     elif block == "arcacct" and spec.name == "lrms_host":
-        value = conf.get("common", "hostname") or OPTIONS["common"][0].read("$EXEC{hostname -f}")
+        value = conf.get("common", "hostname") or options.OPTIONS["common"][0].read("$EXEC{hostname -f}")
     elif block == "arcacct" and spec.name == "database":
         with suppress(ConfigError):  # `config check` says what is wrong
             value = places(conf).database

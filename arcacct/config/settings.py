@@ -8,21 +8,8 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from arcacct import secrecy
-from arcacct.config.options import (
-    ERROR,
-    LIMITS,
-    OPTIONS,
-    WARNING,
-    Kinds,
-    Problem,
-    Target,
-    errors,
-    find,
-    in_order,
-    read_block,
-    shared_receivers,
-    targets,
-)
+from arcacct.config import options
+from arcacct.config.options import Kinds, Problem, Target
 from arcacct.config.parser import Conf, Option
 from arcacct.config.paths import CONTROLDIR, Places, Validity, misplaced_options, places
 from arcacct.config.review import callouts, jura_targets, review
@@ -88,7 +75,7 @@ def settings(conf: Conf, kinds: Kinds, *, database: str | None = None, to_publis
     """
     found, problems = examine(conf, kinds, database=database, to_publish=to_publish)
     if found is None:
-        wrong = errors(problems)
+        wrong = options.errors(problems)
         count = count_of(len(wrong), "error")
         raise ConfigError(f"{count} in the configuration:", *map(str, wrong))
     return found
@@ -101,18 +88,18 @@ def examine(
     remember_secrets(conf)
     problems: list[Problem] = []
     values = {
-        kind: read_block(conf, kind, OPTIONS[kind], problems)
+        kind: options.read_block(conf, kind, options.OPTIONS[kind], problems)
         for kind in ("common", "arex", "lrms", "arex/jura", "arcacct")
     }
     common, ours = values["common"], values["arcacct"]
     queues = []
     for block in conf.blocks.values():
         if block.kind == "queue" and block.label:
-            rated = read_block(conf, block.name, OPTIONS["queue"], problems)["benchmark"]
+            rated = options.read_block(conf, block.name, options.OPTIONS["queue"], problems)["benchmark"]
             queues += [QueueBenchmark(block.label, rated[0])] if rated else []
     publishes = ours["publishes"] is not False
-    found = targets(conf, kinds, problems)
-    problems += shared_receivers(conf, found)
+    found = options.targets(conf, kinds, problems)
+    problems += options.shared_receivers(conf, found)
     problems += review(conf, kinds, allow_jura=bool(ours["allow_jura"]) or not publishes or not to_publish)
     if not publishes:
         problems += _unwanted(conf, found)
@@ -121,16 +108,16 @@ def examine(
     for option, path, text in misplaced_options(conf, controldir, database):
         line = None if database and option == "database" else conf.option("arcacct", option)
         if line is None:
-            problems.append(Problem(ERROR, path, None, None, None, text))
+            problems.append(Problem(options.ERROR, path, None, None, None, text))
         else:
-            problems.append(Problem(ERROR, line.file, line.line, conf.blocks["arcacct"].name, option, text))
+            problems.append(Problem(options.ERROR, line.file, line.line, conf.blocks["arcacct"].name, option, text))
     problems += _contradicting(conf, "queue_benchmark", queue_benchmark, lambda one: one.queue)
     # Patterns of CPU models are compared in small letters; the cores of the site have no name.
     problems += _contradicting(conf, "node_benchmark", node_benchmark, lambda one: one.pattern.lower())
     problems += _contradicting(conf, "cores", installed_cores, lambda _one: "")
     limits = thresholds(conf, problems)
-    problems = in_order(problems, conf.files)
-    if errors(problems):
+    problems = options.in_order(problems, conf.files)
+    if options.errors(problems):
         return None, problems
     where = places(conf, None, database)
     ours["lrms_host"] = ours["lrms_host"] or common["hostname"]
@@ -144,7 +131,7 @@ def examine(
         queue_benchmarks=(*ours["queue_benchmark"], *queues),
         launchers=tuple(dict.fromkeys(one.program for one in callouts(conf))),
         thresholds=limits,
-        warnings=tuple(problem for problem in problems if problem.severity == WARNING),
+        warnings=tuple(problem for problem in problems if problem.severity == options.WARNING),
         **{field: value for field, value in ours.items() if field in Settings._fields},
     )
     return made, problems
@@ -152,17 +139,17 @@ def examine(
 
 def thresholds(conf: Conf, problems: list[Problem]) -> Thresholds:
     """The limits of [arcacct]; the defaults where ``problems``, to which it adds what is wrong, has errors."""
-    values = read_block(conf, "arcacct", LIMITS, problems)
+    values = options.read_block(conf, "arcacct", options.LIMITS, problems)
     limits = Thresholds().changed(values)
-    for limit, *specs in zip(limits, LIMITS[::2], LIMITS[1::2], strict=True):
+    for limit, *specs in zip(limits, options.LIMITS[::2], options.LIMITS[1::2], strict=True):
         is_beyond = limit.warning < limit.critical if limit.is_minimum else limit.warning > limit.critical
         if is_beyond and None not in (values[spec.field] for spec in specs):
-            found = {spec.name: find(conf, "arcacct", spec) for spec in specs}
+            found = {spec.name: options.find(conf, "arcacct", spec) for spec in specs}
             name, line = next((name, one.lines[0]) for name, one in found.items() if one.lines)
             texts = " is beyond ".join(f"{name}={one.texts[0]}" for name, one in found.items())
             text = f"{texts}, so nothing is a warning before it is critical; change one of them"
-            problems.append(Problem(ERROR, line.file, line.line, conf.blocks["arcacct"].name, name, text))
-    return Thresholds() if errors(problems) else limits
+            problems.append(Problem(options.ERROR, line.file, line.line, conf.blocks["arcacct"].name, name, text))
+    return Thresholds() if options.errors(problems) else limits
 
 
 def _unwanted(conf: Conf, found: Sequence[Target]) -> Iterator[Problem]:
@@ -171,7 +158,7 @@ def _unwanted(conf: Conf, found: Sequence[Target]) -> Iterator[Problem]:
         block = conf.blocks[target.block]
         if block.file == conf.our_conf:
             text = "is a target, but [arcacct] publishes=no means that nothing is published; remove one of them"
-            yield Problem(ERROR, block.file, block.line, block.name, None, text)
+            yield Problem(options.ERROR, block.file, block.line, block.name, None, text)
 
 
 def _contradicting(conf: Conf, option: str, read: Callable[..., Any], name_of: Callable[..., str]) -> Iterator[Problem]:
@@ -192,7 +179,7 @@ def _contradicting(conf: Conf, option: str, read: Callable[..., Any], name_of: C
                 f"{what} at the same time in line {other.line} of {other.file}; give one of them from= or to= so that"
                 " no day has both"
             )
-            yield Problem(ERROR, line.file, line.line, block.name, option, text)
+            yield Problem(options.ERROR, line.file, line.line, block.name, option, text)
         seen.append((name, valid, line))
 
 

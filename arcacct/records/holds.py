@@ -7,17 +7,8 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from arcacct.database.connection import Connection
-from arcacct.records.states import (
-    AWAITED,
-    FINAL,
-    NOT_MEASURED,
-    OF_AREX,
-    UNKNOWN,
-    ImplausibleValue,
-    implausible_values,
-    known_counts,
-    overrides,
-)
+from arcacct.records import states
+from arcacct.records.states import ImplausibleValue
 
 HELD = "held"
 AS_UNKNOWN, AS_BOUND, AS_REPORTED, EXCLUDED = "unknown", "bound", "reported", "excluded"
@@ -56,14 +47,14 @@ def _is_marked(field: str, *sources: str) -> str:
     )
 
 
-_HAS_NO_WALL = _is_marked("wall_s", UNKNOWN)
+_HAS_NO_WALL = _is_marked("wall_s", states.UNKNOWN)
 VALUES = f"""
     AAR.RecordID, Status.Name, SubmitTime, EndTime,
-    CASE WHEN UsedWalltime = 0 AND (RecordSources.Source IS '{OF_AREX[-1]}' OR {_HAS_NO_WALL})
+    CASE WHEN UsedWalltime = 0 AND (RecordSources.Source IS '{states.OF_AREX[-1]}' OR {_HAS_NO_WALL})
          THEN NULL ELSE UsedWalltime END,
     UsedCPUUserTime, UsedCPUKernelTime,
-    CASE WHEN {_is_marked("core_count", UNKNOWN)} THEN 0 ELSE AAR.CPUCount END,
-    CASE WHEN {_is_marked("node_count", UNKNOWN, "default")} THEN 0 ELSE AAR.NodeCount END, RecordSources.Source,
+    CASE WHEN {_is_marked("core_count", states.UNKNOWN)} THEN 0 ELSE AAR.CPUCount END,
+    CASE WHEN {_is_marked("node_count", states.UNKNOWN, "default")} THEN 0 ELSE AAR.NodeCount END, RecordSources.Source,
     (SELECT InfoValue FROM JobExtraInfo AS Extra WHERE Extra.RecordID = AAR.RecordID AND +InfoKey = 'benchmark'
       ORDER BY Extra.rowid LIMIT 1),
     EXISTS (SELECT 1 FROM JobExtraInfo AS Extra WHERE Extra.RecordID = AAR.RecordID
@@ -76,7 +67,7 @@ VALUES = f"""
       (SELECT CAST(strftime('%s', EventTime) AS INTEGER) FROM JobEvents
         WHERE JobEvents.RecordID = AAR.RecordID AND EventKey = 'LRMSEND' ORDER BY JobEvents.rowid DESC LIMIT 1) END,
     {_HAS_NO_WALL} AND EXISTS (SELECT 1 FROM RecordHolds WHERE RecordHolds.RecordID = AAR.RecordID
-                                  AND instr(Reasons, '{NOT_MEASURED}'))
+                                  AND instr(Reasons, '{states.NOT_MEASURED}'))
 """
 FROM = """
     FROM AAR JOIN Status ON Status.ID = +StatusID LEFT JOIN RecordSources ON RecordSources.RecordID = AAR.RecordID
@@ -87,13 +78,13 @@ FROM = """
 def judged(row: Sequence[Any]) -> tuple[ImplausibleValue, ...]:
     """Return the impossible values of a record, from its `VALUES`; empty for a job that has not ended."""
     _record_id, status, submit, end, wall_s, user_s, kernel_s, cores, nodes, source, benchmark, has_nodes, *rest = row
-    if status not in FINAL:
+    if status not in states.FINAL:
         return ()
-    cores, nodes = known_counts(cores, nodes, source, has_nodes=bool(has_nodes))
+    cores, nodes = states.known_counts(cores, nodes, source, has_nodes=bool(has_nodes))
     # A-REX dates its own events. Workers date those of the batch system, some in local time: these only fill gaps.
     start, until, is_awaited = [one or 0 for one in rest]
-    found = implausible_values(submit, end, wall_s, user_s, kernel_s, cores, nodes, benchmark, start, until)
-    return (*found, AWAITED) if is_awaited else found
+    found = states.implausible_values(submit, end, wall_s, user_s, kernel_s, cores, nodes, benchmark, start, until)
+    return (*found, states.AWAITED) if is_awaited else found
 
 
 def judge(con: Connection, record_ids: Iterable[int]) -> None:
@@ -112,7 +103,7 @@ def hold_unmeasured(con: Connection, record_id: int) -> None:
     row = con.execute(f"SELECT {VALUES} {FROM} WHERE AAR.RecordID = ? AND {_HAS_NO_WALL}", (record_id,)).fetchone()
     if row is not None:
         found = judged(row)
-        hold(con, record_id, found if AWAITED in found else (*found, AWAITED), (row[5], row[6]))
+        hold(con, record_id, found if states.AWAITED in found else (*found, states.AWAITED), (row[5], row[6]))
 
 
 def hold(
@@ -178,7 +169,7 @@ def _overriding(found: tuple[ImplausibleValue, ...], cpu: tuple[Any, Any], state
     """Return the replacements of the reported values, in the order of `OVERRIDES`."""
     if state in (AS_REPORTED, PUBLISHED):
         return (None,) * len(_COLUMNS)
-    values = overrides(found, cpu, take_bound=state == AS_BOUND)
+    values = states.overrides(found, cpu, take_bound=state == AS_BOUND)
     return tuple([values.get(field) for field in _COLUMNS])
 
 

@@ -10,16 +10,8 @@ from arcacct.config.paths import Places
 from arcacct.database.access import writing
 from arcacct.database.connection import Connection
 from arcacct.database.schema import SOURCES, create_views, sources_of
-from arcacct.records.rejected import (
-    Fault,
-    RejectedEntry,
-    RejectedRecord,
-    RejectedRecords,
-    RetryResult,
-    fault,
-    is_of_record,
-    needing_file,
-)
+from arcacct.records import rejected
+from arcacct.records.rejected import Fault, RejectedEntry, RejectedRecord, RejectedRecords, RetryResult
 from arcacct.wording import Causes
 
 # The common parts of all imports of files. Only the unusable record is left out; it is reported, kept and retried.
@@ -94,7 +86,7 @@ class ImportRun:
         finally:
             self.finish()
         self._to_read = self._quarantine.files_to_read()
-        return done._replace(needs_file=needing_file(self._con, self._source, self._scope))
+        return done._replace(needs_file=rejected.needing_file(self._con, self._source, self._scope))
 
     def _retried(self, kept: RejectedEntry, content: bytes) -> bool:
         """Retry one rejected record; returns whether it was imported and removed from the list."""
@@ -141,10 +133,10 @@ class ImportRun:
             run(work)
         except Exception as error:
             self._taken_back()
-            if not is_of_record(error):
+            if not rejected.is_of_record(error):
                 raise
             if len(work) == 1:
-                refuse(work[0], fault(error))
+                refuse(work[0], rejected.fault(error))
                 return
             for half in (work[: len(work) // 2], work[len(work) // 2 :]):
                 self._in_halves(half, run, refuse)

@@ -13,20 +13,9 @@ from typing import Any, NamedTuple, TypeVar
 
 from arcacct.database.connection import Connection, OperationalError
 from arcacct.errors import InputError
+from arcacct.records import states
 from arcacct.records.holds import HELD, OVERRIDDEN, OVERRIDES
 from arcacct.records.model import AAR, Transfer, UsageCell
-from arcacct.records.states import (
-    ABORTED,
-    COMPLETED,
-    FAILED,
-    FQAN_KEYS,
-    PUBLISHED_EVENTS,
-    SQL_ABORTED,
-    SQL_FINAL,
-    TRANSFER_KINDS,
-    UNKNOWN,
-    UNKNOWN_NUMBER,
-)
 from arcacct.records.texts import escaped, plain_text, unescaped, unescaped_name
 from arcacct.resources import Accelerators
 from arcacct.times import LAST_SECOND, month_of, next_month
@@ -43,7 +32,7 @@ LARGEST_EXACT = 2**53
 
 # A job that vanished unfinished is published only when the batch system measured something.
 _PUBLISHABLE = (
-    f"Status.Name IN {SQL_FINAL} AND ifnull(Hold.IsHeld, 0) = 0 AND NOT (Status.Name = {SQL_ABORTED}"
+    f"Status.Name IN {states.SQL_FINAL} AND ifnull(Hold.IsHeld, 0) = 0 AND NOT (Status.Name = {states.SQL_ABORTED}"
     " AND max(coalesce(Hold.UsedWalltime, AAR.UsedWalltime), 0) = 0"
     " AND max(coalesce(Hold.UsedCPUUserTime, AAR.UsedCPUUserTime), 0) = 0"
     " AND max(coalesce(Hold.UsedCPUKernelTime, AAR.UsedCPUKernelTime), 0) = 0)"
@@ -56,7 +45,7 @@ _RECORD = f"""
     SubmitTime, EndTime, AAR.NodeCount, AAR.CPUCount, UsedMemory, UsedVirtMem, AAR.UsedWalltime, AAR.UsedCPUUserTime,
     AAR.UsedCPUKernelTime, UsedScratch, StageInVolume, StageOutVolume,
     (SELECT json_group_array(AttrKey || ' ' || CAST(AttrValue AS TEXT)) FROM AuthTokenAttributes
-      WHERE RecordID = AAR.RecordID AND AttrKey IN {FQAN_KEYS}),
+      WHERE RecordID = AAR.RecordID AND AttrKey IN {states.FQAN_KEYS}),
     (SELECT json_group_object(InfoKey, CAST(InfoValue AS TEXT)) FROM JobExtraInfo
       WHERE RecordID = AAR.RecordID AND InfoValue <> ''),
     (SELECT json_group_array(CAST(RTEName AS TEXT)) FROM RunTimeEnvironments WHERE RecordID = AAR.RecordID),
@@ -64,12 +53,12 @@ _RECORD = f"""
       CAST(TransferStart AS INTEGER), CAST(TransferEnd AS INTEGER), CAST(TransferType AS INTEGER)))
       FROM DataTransfers WHERE RecordID = AAR.RecordID),
     (SELECT json_group_object(EventKey, ifnull(CAST(strftime('%s', EventTime) AS INTEGER), 0)) FROM JobEvents
-      WHERE RecordID = AAR.RecordID AND EventKey IN {PUBLISHED_EVENTS}),
+      WHERE RecordID = AAR.RecordID AND EventKey IN {states.PUBLISHED_EVENTS}),
     AuthGroups.Names,
     CASE WHEN EXISTS (SELECT 1 FROM JobAccelerators WHERE RecordID = AAR.RecordID) THEN
     (SELECT json_array(max(GPUCount), max(GPUAllocatedS), max(GPUBusyS), max(GPUEnergyJ), max(EnergyJ))
       FROM KnownAccelerators WHERE RecordID = AAR.RecordID) END,
-    (SELECT json_group_array(Field) FROM FieldSources WHERE RecordID = AAR.RecordID AND Source = '{UNKNOWN}'),
+    (SELECT json_group_array(Field) FROM FieldSources WHERE RecordID = AAR.RecordID AND Source = '{states.UNKNOWN}'),
     CASE WHEN Hold.RecordID IS NOT NULL
     THEN json_array(Hold.IsHeld, Hold.Reasons, {", ".join(f"Hold.{column}" for column in OVERRIDES)}) END
 """
@@ -162,7 +151,7 @@ def _page(con: Connection, chosen: str, last: int, ended_from: int) -> Page:
         # CROSS: SQLite must start from the log. The log also has records that another one replaced.
         f"SELECT Seq, EndTime >= ? AND {_PUBLISHABLE}, {_RECORD}"
         f" FROM FinishedLog CROSS JOIN AAR ON AAR.RecordID = FinishedLog.RecordID {_NAMES}"
-        f" WHERE {chosen} AND Status.Name IN {SQL_FINAL} ORDER BY Seq",
+        f" WHERE {chosen} AND Status.Name IN {states.SQL_FINAL} ORDER BY Seq",
         (ended_from,),
     ).fetchall()
     return Page(
@@ -186,7 +175,7 @@ class Ended(NamedTuple):
 def usage_ended_between(con: Connection, ended_from: int, ended_before: float) -> Iterator[list[Ended]]:
     """Do the same as `ended_between` at a tenth of the cost: read only the values of `Ended`."""
     measured = ", ".join(
-        f"CASE Hold.{column} WHEN {UNKNOWN_NUMBER} THEN 0 ELSE coalesce(Hold.{column}, AAR.{column}) END"
+        f"CASE Hold.{column} WHEN {states.UNKNOWN_NUMBER} THEN 0 ELSE coalesce(Hold.{column}, AAR.{column}) END"
         for column in ("UsedWalltime", "UsedCPUUserTime", "UsedCPUKernelTime")
     )
     names = f"LEFT JOIN WLCGVOs ON WLCGVOs.ID = VOID JOIN Status ON Status.ID = StatusID {_HOLD}"
@@ -270,46 +259,32 @@ def by_record_id(con: Connection, record_ids: Sequence[int]) -> dict[int, AAR]:
 
 def _aar_of(row: Sequence[Any]) -> AAR:
     """Make a record from a row of `_RECORD`."""
-    (
-        record_id, job_id, local_job_id, endpoint_type, endpoint_url, queue, user_dn, vo, status,
-        *numbers, tokens, extra, environments, transfers, events, auth_groups, accelerators, unknown, hold,
-    ) = row  # fmt: skip
+    record_id, job_id, local_job_id, *names = row[:8]
+    status, *numbers = row[8:22]
+    tokens, extra, environments, transfers, events, auth_groups, accelerators, unknown, hold = row[22:]
     named = _named(extra)[0]
     if "%" in extra:
         named = {key: unescaped(value) for key, value in named.items()}
     get, time_of = named.get, _decoded(events)[0].get
+    moved = [
+        _transfer((unescaped(url), size, start, end, states.TRANSFER_KINDS.get(kind, "input")))
+        for url, size, start, end, kind in _decoded(transfers)[0]
+    ]
     aar = _aar(
         (
             record_id,
             unescaped(job_id),
             unescaped(local_job_id) if local_job_id else None,
-            unescaped_name(endpoint_type),
-            unescaped_name(endpoint_url),
-            unescaped_name(queue),
-            unescaped_name(user_dn),
-            unescaped_name(vo),
+            *map(unescaped_name, names),
             status,
             *(numbers if _are_whole(numbers) else map(_plain, numbers)),
             _fqans(tokens),
-            get("jobname"),
-            get("lrms"),
+            *map(get, ("jobname", "lrms")),
             _node_names(get("nodenames") or get("nodename")),
-            get("clienthost"),
-            get("localuser"),
-            get("projectname"),
-            get("systemsoftware"),
-            get("wninstance"),
-            get("benchmark"),
+            *map(get, ("clienthost", "localuser", "projectname", "systemsoftware", "wninstance", "benchmark")),
             _environments(environments),
-            tuple(
-                [
-                    _transfer((unescaped(url), size, start, end, TRANSFER_KINDS.get(kind, "input")))
-                    for url, size, start, end, kind in _decoded(transfers)[0]
-                ]
-            ),
-            time_of("SUBMIT"),
-            time_of("LRMSSTART"),
-            time_of("LRMSEND"),
+            tuple(moved),
+            *map(time_of, states.PUBLISHED_EVENTS),
             auth_groups_of(auth_groups) if auth_groups else (),
             None if accelerators is None else Accelerators(*_decoded(accelerators)[0]),
             "",
@@ -334,7 +309,7 @@ def _fqans(tokens: str) -> tuple[str, ...]:
     fqans: list[str] = []
     for token in filter(None, _decoded(tokens)[0]):
         key, _, value = token.partition(" ")
-        fqans.insert(0 if key == FQAN_KEYS[0] else len(fqans), unescaped(value))
+        fqans.insert(0 if key == states.FQAN_KEYS[0] else len(fqans), unescaped(value))
     return tuple(fqans)
 
 
@@ -361,7 +336,7 @@ def _are_whole(numbers: Sequence[Any]) -> bool:
 def _as_it_counts(aar: AAR, is_held: int, reasons: str, *overrides: Any) -> AAR:
     """Return a record with its impossible values replaced, and with the reasons of its hold, if it is held."""
     values = {field: value for field, value in zip(OVERRIDDEN, overrides, strict=True) if value is not None}
-    unknown = {field for field, value in values.items() if value == UNKNOWN_NUMBER}
+    unknown = {field for field, value in values.items() if value == states.UNKNOWN_NUMBER}
     # Receivers have no value for unknown: A-REX's number is used, and for a benchmark the site's default.
     counted: dict[str, Any] = {
         field: (int(field in _COUNTS) if field in unknown else value) if value != "" else None
@@ -377,7 +352,7 @@ _COUNTS = ("node_count", "core_count")
 def transfer_of(url: object, *numbers: object) -> Transfer:
     """Make a Transfer from a row of DataTransfers; a value that is not a number becomes 0."""
     size, start, end, kind = [number if isinstance(number, int) else 0 for number in numbers]
-    return Transfer(unescaped(url), size, start, end, TRANSFER_KINDS.get(kind, "input"))
+    return Transfer(unescaped(url), size, start, end, states.TRANSFER_KINDS.get(kind, "input"))
 
 
 @lru_cache(maxsize=1024)
@@ -407,7 +382,7 @@ def is_time(end_time: object) -> bool:
 def is_publishable(aar: AAR) -> bool:
     """Whether a record is not held, and its job ended, or vanished after something was measured."""
     measured = (aar.wall_s, aar.cpu_user_s, aar.cpu_kernel_s) != (0, 0, 0)
-    return not aar.held and (aar.status in (COMPLETED, FAILED) or (aar.status == ABORTED and measured))
+    return not aar.held and aar.status in states.FINAL and (aar.status != states.ABORTED or measured)
 
 
 def cell_of(aar: AAR) -> UsageCell:

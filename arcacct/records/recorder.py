@@ -9,23 +9,8 @@ from operator import attrgetter
 from typing import Any
 
 from arcacct.database.connection import Connection
-from arcacct.records import holds
-from arcacct.records.states import (
-    ABORTED,
-    AWAITED,
-    CORE_SECONDS,
-    FQAN_KEYS,
-    IN_PROGRESS,
-    MEASURED,
-    UNKNOWN,
-    UNMEASURED,
-    StateChange,
-    StatusFile,
-    Usage,
-    implausible_values,
-    known_counts,
-    status_of_end,
-)
+from arcacct.records import holds, states
+from arcacct.records.states import StateChange, StatusFile, Usage
 from arcacct.records.texts import escaped, event_time
 
 # Recording is monotone inside its transaction. The same event twice changes nothing, and an older event only adds its
@@ -96,8 +81,8 @@ _NOTE = (
 )
 
 _SET_UNKNOWN = (
-    f"INSERT INTO FieldSources (RecordID, Field, Source) VALUES (?, ?, '{UNKNOWN}') ON CONFLICT (RecordID, Field)"
-    f" DO UPDATE SET Source = excluded.Source WHERE Source <> excluded.Source"
+    f"INSERT INTO FieldSources (RecordID, Field, Source) VALUES (?, ?, '{states.UNKNOWN}')"
+    " ON CONFLICT (RecordID, Field) DO UPDATE SET Source = excluded.Source WHERE Source <> excluded.Source"
 )
 
 NOTHING, NEW_JOB, NEW_END, NEW_EVENT, CORRECTION = "", "job", "end", "event", "correction"
@@ -125,7 +110,7 @@ class RecordedJob:
 
     def has_ended(self) -> bool:
         """Whether the job's end is recorded. False for an aborted job: it only vanished."""
-        return self.end_time != 0 and self.status != ABORTED
+        return self.end_time != 0 and self.status != states.ABORTED
 
 
 def record(con: Connection, facts: StateChange, *, present: bool = False, settled: bool = False) -> str:
@@ -258,7 +243,7 @@ def _of_this_run(known: RecordedJob, facts: StateChange, *, present: bool) -> tu
         if is_older or (known.has_ended() and known.state not in (None, "FINISHED")):
             return None, False
     if facts.usage is not None:
-        facts.usage.status = status_of_end(facts.usage.status, known.status, known.state)
+        facts.usage.status = states.status_of_end(facts.usage.status, known.status, known.state)
     return facts.usage if facts.known else None, present or facts.event_ns >= known.event_ns
 
 
@@ -278,7 +263,7 @@ def _insert(con: Connection, jobs: list[tuple[StateChange, bool]]) -> None:
         children["JobEvents"] += [(record_id, *event) for event in _events(facts)]
         for table, rows in _final_children(facts):
             children[table] += [(record_id, *row) for row in rows]
-        status = facts.usage.status if facts.usage is not None else IN_PROGRESS
+        status = facts.usage.status if facts.usage is not None else states.IN_PROGRESS
         key = (facts.endpoint_type, facts.endpoint_url, facts.queue, facts.user_dn, facts.vo, status)
         if key not in names:
             names[key] = (*dimension_ids(con, tuple(map(escaped, key[:5]))), name_id(con, "Status", status))
@@ -341,7 +326,7 @@ def _correct_owner(con: Connection, known: RecordedJob, facts: StateChange, *, l
     have = con.execute(query, (known.record_id,)).fetchall()
     if known.has_ended() and user_dn and not better:
         # The same applies to the claims that the site keeps now. The claims of a .local that had a user are known.
-        tokens = [token for token in tokens if token in have or (facts.has_voms and token[0] in FQAN_KEYS)]
+        tokens = [token for token in tokens if token in have or (facts.has_voms and token[0] in states.FQAN_KEYS)]
     if is_other:
         is_new = better and tokens != have
     else:
@@ -448,12 +433,12 @@ def _hold(
     _local_job_id, end, _exit_code, nodes, cores, _memory, _virtual, wall_s, user_s, kernel_s = used[:10]
     start = 0 if submit_time else dict(facts.events).get("LRMSSTART", 0)
     benchmark = facts.extra.get("benchmark")
-    cores, nodes = known_counts(cores, nodes, None, has_nodes="nodenames" in facts.extra)
+    cores, nodes = states.known_counts(cores, nodes, None, has_nodes="nodenames" in facts.extra)
     if not wall_s and facts.usage is not None and "wall_s" in facts.usage.unknown:
         wall_s = None
-    found = implausible_values(submit_time, end, wall_s, user_s, kernel_s, cores, nodes, benchmark, start)
+    found = states.implausible_values(submit_time, end, wall_s, user_s, kernel_s, cores, nodes, benchmark, start)
     if facts.usage is not None and facts.usage.is_awaited:
-        found = (*found, AWAITED)
+        found = (*found, states.AWAITED)
     if found and note:
         holds.hold(con, record_id, found, (user_s, kernel_s))
     return bool(found)
@@ -470,7 +455,7 @@ def _finish(con: Connection, known: RecordedJob, facts: StateChange, usage: Usag
         told = keep_filled_in(con, known.record_id, facts, used, others) if others else set()
         _keep_known_extra(con, known.record_id, facts, children, others, told)
         if others:
-            unknown = tuple([field for field in unknown if others.get(field, UNKNOWN) == UNKNOWN])
+            unknown = tuple([field for field in unknown if others.get(field, states.UNKNOWN) == states.UNKNOWN])
         local_job_id = local_job_id or known.local_job_id
     elif known.end_time:
         # The values from other sources belong to another run.
@@ -520,7 +505,7 @@ def _keep_known_extra(
             told["benchmark"] = benchmark
     wanted = {**have, **told}
     if "wall_s" in measured:
-        wanted.pop(CORE_SECONDS, None)
+        wanted.pop(states.CORE_SECONDS, None)
     if wanted == have and len(rows) == len(have):
         del children["JobExtraInfo"]
     else:
@@ -534,10 +519,10 @@ def _add_notes(con: Connection, record_id: int, facts: StateChange) -> None:
 
 def _go_on(con: Connection, known: RecordedJob, facts: StateChange) -> None:
     """Record that a job is in progress, except when a late event of its start arrives after its end."""
-    if known.status == ABORTED and (known.state, facts.state) != ("FINISHED", "ACCEPTED"):
+    if known.status == states.ABORTED and (known.state, facts.state) != ("FINISHED", "ACCEPTED"):
         con.execute(
             "UPDATE AAR SET (StatusID, EndTime) = (?, 0) WHERE RecordID = ?",
-            (name_id(con, "Status", IN_PROGRESS), known.record_id),
+            (name_id(con, "Status", states.IN_PROGRESS), known.record_id),
         )
     if facts.notes:
         _add_notes(con, known.record_id, facts)
@@ -595,13 +580,15 @@ def keep_filled_in(
         told.add("benchmark")
     if facts.usage is not None:
         # Also a measured 0.
-        told |= {one for one in MEASURED if others.get(one) in UNMEASURED and one not in facts.usage.unknown}
+        told |= {
+            one for one in states.MEASURED if others.get(one) in states.UNMEASURED and one not in facts.usage.unknown
+        }
     for place, (field, value, nothing) in enumerate(zip(_FIELDS, used, _NOTHING_USED[1:], strict=True)):
         if value != nothing:
             told.add(field)
         elif field in others and field not in told:
             used[place] = have[place]
-    lost = told | {CORE_SECONDS} if "wall_s" in told else told
+    lost = told | {states.CORE_SECONDS} if "wall_s" in told else told
     gone = [(record_id, field) for field in others if field in lost]
     con.executemany("DELETE FROM FieldSources WHERE (RecordID, Field) = (?, ?)", gone)
     return told

@@ -9,39 +9,14 @@ from typing import Any, NamedTuple
 
 from arcacct.database.connection import Connection
 from arcacct.database.schema import delivered
-from arcacct.records.enrichment import (
-    AREX,
-    DEFAULT,
-    EVENTS,
-    OF_AREX,
-    UNASKED,
-    Value,
-    precedes,
-    present,
-    set_accelerators,
-    set_holders,
-    unmeasured,
-)
+from arcacct.records import enrichment, states
+from arcacct.records.enrichment import Value
 from arcacct.records.holds import hold, judge, unhold
 from arcacct.records.model import Job
 from arcacct.records.pseudonyms import pseudonymised
 from arcacct.records.recorder import CHILDREN, dimension_ids, last_record_id, name_id, set_children
 from arcacct.records.row_mapping import NUMBERS, ArexRows, Numbers, Row, rows_of, stored
-from arcacct.records.states import (
-    ABORTED,
-    COMPLETED,
-    CORE_SECONDS,
-    FAILED,
-    FINAL,
-    FQAN_KEYS,
-    IN_PROGRESS,
-    OF_RUNS,
-    PUBLISHED_EVENTS,
-    UNKNOWN,
-    ImplausibleValue,
-    implausible_values,
-    known_counts,
-)
+from arcacct.records.states import ImplausibleValue
 from arcacct.records.texts import escaped, event_seconds, unescaped
 
 _AAR_COLUMNS = f"JobID, LocalJobID, EndpointID, QueueID, UserID, VOID, StatusID, {NUMBERS}"
@@ -144,7 +119,7 @@ class JobWriter:
             for record_id, job in enumerate(new, first):
                 record_ids[job.job_id] = record_id
                 if labels := _labels(job):
-                    set_holders(self._con, record_id, labels)
+                    enrichment.set_holders(self._con, record_id, labels)
                 if job.accelerators is not None:
                     self._set_accelerators(record_id, job)
         again = [job for job in jobs if job.job_id in known and known[job.job_id].record_id not in closed]
@@ -153,8 +128,8 @@ class JobWriter:
         counted = [
             job
             for job in written
-            if job.status in (COMPLETED, FAILED)
-            or (job.status == ABORTED and any((job.wall_s, job.cpu_user_s, job.cpu_kernel_s)))
+            if job.status in (states.COMPLETED, states.FAILED)
+            or (job.status == states.ABORTED and any((job.wall_s, job.cpu_user_s, job.cpu_kernel_s)))
         ]
         return Written(
             len(new),
@@ -164,7 +139,7 @@ class JobWriter:
             record_ids,
             sum(job.wall_s is None for job in counted),
             sum(job.cpu_user_s is None for job in counted),
-            sum(("cpu_user_s", OF_RUNS) in job.field_sources for job in written),
+            sum(("cpu_user_s", states.OF_RUNS) in job.field_sources for job in written),
         )
 
     def insert(self, jobs: Sequence[ArexRows], *, unknown: Sequence[Sequence[str]] = ()) -> int:
@@ -193,7 +168,7 @@ class JobWriter:
         return first
 
     def _set_accelerators(self, record_id: int, job: Job) -> None:
-        set_accelerators(self._con, record_id, self._source, self._origin, job.accelerators)
+        enrichment.set_accelerators(self._con, record_id, self._source, self._origin, job.accelerators)
 
     def _values(self, job: ArexRows) -> tuple[object, ...]:
         """Return the values of the columns of AAR after JobID."""
@@ -208,7 +183,7 @@ class JobWriter:
             return Written()
         if known.state is not None:
             return self._complete(known, job)
-        if job.status not in FINAL and known.status != IN_PROGRESS:
+        if job.status not in states.FINAL and known.status != states.IN_PROGRESS:
             return Written()
         before = self._con.total_changes
         job, events = self._judged(known, job)
@@ -229,20 +204,20 @@ class JobWriter:
         have = {row[0] for row in self._events(known)}
         query = "SELECT 1 FROM FinishedLog WHERE RecordID = ? AND Seq <= ?"
         if self._con.execute(query, (known.record_id, delivered(self._con))).fetchone():
-            have.update(PUBLISHED_EVENTS)
+            have.update(states.PUBLISHED_EVENTS)
         missing = [(known.record_id, *event) for event in rows.events if event[0] not in have]
         self._con.executemany(_INSERT_EVENT, missing)
-        if job.status not in FINAL:
+        if job.status not in states.FINAL:
             return Written()
         # A sweep sets a vanished job to aborted, which is a guess.
-        if known.status in (IN_PROGRESS, ABORTED) or job.end_time > known.end_time:
+        if known.status in (states.IN_PROGRESS, states.ABORTED) or job.end_time > known.end_time:
             job, _events = self._judged(known, job)
             rows = stored(job)
             if not rows.vo:
                 # A rule of the site may have given a VO that the source does not have.
                 query = "SELECT Name FROM WLCGVOs WHERE ID = (SELECT VOID FROM AAR WHERE RecordID = ?)"
                 rows = rows._replace(vo=str(self._con.execute(query, (known.record_id,)).fetchone()[0]))
-            if not any(key in FQAN_KEYS for key, _value in rows.auth_tokens):
+            if not any(key in states.FQAN_KEYS for key, _value in rows.auth_tokens):
                 # The first group of a token, which the source does not store as an FQAN.
                 query = "SELECT AttrKey, AttrValue FROM AuthTokenAttributes WHERE RecordID = ? AND AttrKey = 'mainfqan'"
                 first = self._con.execute(query, (known.record_id,)).fetchall()
@@ -258,10 +233,10 @@ class JobWriter:
     def _differences(self, known: KnownJob, rows: ArexRows) -> tuple[Difference, ...]:
         """Compare the source's rows with the stored ones; both have the job's end."""
         (ours,) = rows_of(self._con, 1, [known.record_id])
-        if not any(key in FQAN_KEYS for key, _value in rows.auth_tokens):
+        if not any(key in states.FQAN_KEYS for key, _value in rows.auth_tokens):
             ours = ours._replace(auth_tokens=self._as_reported(ours.auth_tokens))
         children = {table: (getattr(ours, field), getattr(rows, field)) for table, field in _CHILDREN.items()}
-        has_voms = any(row[0] in FQAN_KEYS for some in children["AuthTokenAttributes"] for row in some)
+        has_voms = any(row[0] in states.FQAN_KEYS for some in children["AuthTokenAttributes"] for row in some)
         what = [
             f"{name} is {mine!r} here, {other!r} there"
             for name, mine, other in zip(
@@ -285,8 +260,8 @@ class JobWriter:
         The site's rules decide (`arex.job_facts.main_group`): those about claims, or those by which the group is also
         kept as a claim.
         """
-        groups = {value for key, value in tokens if key not in FQAN_KEYS}
-        return [row for row in tokens if row[0] not in FQAN_KEYS or not (self._vo_by_claims or row[1] in groups)]
+        groups = {value for key, value in tokens if key not in states.FQAN_KEYS}
+        return [row for row in tokens if row[0] not in states.FQAN_KEYS or not (self._vo_by_claims or row[1] in groups)]
 
     def _judged(self, known: KnownJob, job: Job) -> tuple[Job, list[tuple[str, str]]]:
         """
@@ -294,36 +269,36 @@ class JobWriter:
         """
         labels = _labels(job)
         if not known.has_others:
-            set_holders(self._con, known.record_id, labels)
+            enrichment.set_holders(self._con, known.record_id, labels)
             return job, []
-        now = present(self._con, known.record_id)
+        now = enrichment.present(self._con, known.record_id)
         # Values of other sources for a run with another end do not belong to this run.
         others = now.holders.items() if job.end_time == known.end_time else ()
         kept = {
             field: holder
             for field, holder in others
-            if holder not in (self._source, *UNASKED)
-            and (not self._reports(job, field) or precedes(field, holder, labels.get(field) or self._source))
+            if holder not in (self._source, *enrichment.UNASKED)
+            and (not self._reports(job, field) or enrichment.precedes(field, holder, labels.get(field) or self._source))
         }
         if "wall_s" not in kept:
             # They belong to the wall time.
-            kept.pop(CORE_SECONDS, None)
+            kept.pop(states.CORE_SECONDS, None)
         gone = [(known.record_id, field) for field in {*now.holders, *now.unknown} - {*labels, *kept}]
         self._con.executemany("DELETE FROM FieldSources WHERE (RecordID, Field) = (?, ?)", gone)
-        set_holders(self._con, known.record_id, {**labels, **kept})
-        keys = {EVENTS[field] for field in kept if field in EVENTS}
-        return _with(job, {field: now.values[field] for field in kept if field not in EVENTS}), [
+        enrichment.set_holders(self._con, known.record_id, {**labels, **kept})
+        keys = {enrichment.EVENTS[field] for field in kept if field in enrichment.EVENTS}
+        return _with(job, {field: now.values[field] for field in kept if field not in enrichment.EVENTS}), [
             event for event in now.events if event[0] in keys
         ]
 
     def _reports(self, job: Job, field: str) -> bool:
-        if field in EVENTS:
-            return EVENTS[field] in dict(job.events)
+        if field in enrichment.EVENTS:
+            return enrichment.EVENTS[field] in dict(job.events)
         if field not in Job._fields:
             return field in dict(job.extra)
-        if self._source in OF_AREX and field in Numbers._fields:
-            has_end = "LRMSEND" in dict(job.events)
-            return field not in unmeasured(stored(job).numbers, has_nodes=bool(job.node_names), has_end=has_end)
+        if self._source in enrichment.OF_AREX and field in Numbers._fields:
+            has_nodes, has_end = bool(job.node_names), "LRMSEND" in dict(job.events)
+            return field not in enrichment.unmeasured(stored(job).numbers, has_nodes=has_nodes, has_end=has_end)
         return getattr(job, field) not in (None, "", ())
 
     def _put(self, known: KnownJob, rows: ArexRows, unknown: Sequence[str]) -> None:
@@ -337,7 +312,7 @@ class JobWriter:
         )
         values = self._values(rows)
         found = self._implausible(rows, unknown)
-        if found and known.status not in FINAL:
+        if found and known.status not in states.FINAL:
             # Before the status, so that it is logged once, and as held.
             self._hold(known.record_id, found, rows)
         self._con.execute(_UPDATE, (*values, known.record_id, *values))
@@ -346,23 +321,23 @@ class JobWriter:
             judge(self._con, [known.record_id])
         elif not found:
             unhold(self._con, known.record_id)
-        elif known.status in FINAL:
+        elif known.status in states.FINAL:
             self._hold(known.record_id, found, rows)
 
     def _implausible(self, job: ArexRows, unknown: Sequence[str]) -> tuple[ImplausibleValue, ...]:
         """Return the impossible values of a job; empty for a job that has not ended."""
-        if job.status not in FINAL:
+        if job.status not in states.FINAL:
             return ()
         numbers, start = job.numbers, 0
         extra: dict[object, Any] = {key: value for key, value in job.extra}  # noqa: C416  rows of two
         has_nodes = bool(extra.get("nodenames"))
         cores = 0 if "core_count" in unknown else numbers.core_count
         nodes = 0 if "node_count" in unknown else numbers.node_count
-        cores, nodes = known_counts(cores, nodes, self._source, has_nodes=has_nodes)
-        is_without_wall = not numbers.wall_s and ("wall_s" in unknown or self._source == AREX)
+        cores, nodes = states.known_counts(cores, nodes, self._source, has_nodes=has_nodes)
+        is_without_wall = not numbers.wall_s and ("wall_s" in unknown or self._source == enrichment.AREX)
         if not numbers.submit_time:
             start = next((_instant(when) for key, when in reversed(job.events) if key == "LRMSSTART"), 0)
-        return implausible_values(
+        return states.implausible_values(
             numbers.submit_time,
             numbers.end_time,
             None if is_without_wall else numbers.wall_s,
@@ -393,7 +368,7 @@ _counted = attrgetter(*_MAY_BE_UNKNOWN)
 def _unknown(job: Job) -> Sequence[str]:
     """Return the fields of `_MAY_BE_UNKNOWN` that are unknown, with a number of nodes that is a guess."""
     counted = _counted(job)
-    guessed = ("node_count",) if ("node_count", DEFAULT) in job.field_sources else ()
+    guessed = ("node_count",) if ("node_count", enrichment.DEFAULT) in job.field_sources else ()
     if None not in counted:
         return guessed
     return [*guessed, *(field for field, value in zip(_MAY_BE_UNKNOWN, counted, strict=True) if value is None)]
@@ -401,8 +376,8 @@ def _unknown(job: Job) -> Sequence[str]:
 
 def _labels(job: Job) -> dict[str, str]:
     """Return the FieldSources of a job: of values that are not its source's own, and of unknown values."""
-    unknown = _unknown(job) if job.status in FINAL else ()
-    return {**dict.fromkeys(unknown, UNKNOWN), **dict(job.field_sources)} if unknown else dict(job.field_sources)
+    unknown = _unknown(job) if job.status in states.FINAL else ()
+    return {**dict.fromkeys(unknown, states.UNKNOWN), **dict(job.field_sources)} if unknown else dict(job.field_sources)
 
 
 def _with(job: Job, values: Mapping[str, Value]) -> Job:

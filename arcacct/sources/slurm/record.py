@@ -12,22 +12,9 @@ from itertools import islice, pairwise
 from typing import Any, NamedTuple, TypeVar
 
 from arcacct.errors import InputError
+from arcacct.records import slurm_formats
 from arcacct.records.rejected import optional
-from arcacct.records.slurm_formats import (
-    NOT_SAID,
-    Instants,
-    amount,
-    clean,
-    count,
-    duration_us,
-    exit_code,
-    instants,
-    is_secret,
-    job_number,
-    sampled_use,
-    size_kib,
-    state,
-)
+from arcacct.records.slurm_formats import Instants
 from arcacct.records.states import CPU_SLACK_S, MOST_NODES
 from arcacct.resources import LARGEST, parsed_tres
 from arcacct.sources.engine.runs import NEVER_STARTED, UNFINISHED, Field, Noise, NoUsage, values_of
@@ -339,7 +326,7 @@ def _remembering(parse: Callable[[str], T]) -> Callable[[str], T]:
 
 @_remembering
 def _text(text: str) -> str | None:
-    return clean(text) or None
+    return slurm_formats.clean(text) or None
 
 
 def _said(parse: Callable[[str], T | None]) -> Callable[[str], T | None]:
@@ -347,7 +334,7 @@ def _said(parse: Callable[[str], T | None]) -> Callable[[str], T | None]:
 
     def read(text: str) -> T | None:
         value = parse(text)
-        if value is None and text not in NOT_SAID:
+        if value is None and text not in slurm_formats.NOT_SAID:
             raise ValueError("no value")
         return value
 
@@ -360,28 +347,28 @@ def _as_it_is(text: str | None) -> str:
 
 FIELDS = (
     Field("JobID", _text, "shown"),
-    Field("JobIDRaw", lambda text: job_number(_as_it_is(text)), "number", is_needed=True),
+    Field("JobIDRaw", lambda text: slurm_formats.job_number(_as_it_is(text)), "number", is_needed=True),
     Field("Cluster", _text, "cluster"),
     Field("State", _as_it_is, "state", is_needed=True),
     Field("Submit", _as_it_is, "submit", is_needed=True, unit="s since 1970"),
     Field("Start", _as_it_is, "start", is_needed=True, unit="s since 1970"),
     Field("End", _as_it_is, "end", is_needed=True, unit="s since 1970"),
-    Field("Elapsed", _said(duration_us), "elapsed_us", unit="us"),
-    Field("ElapsedRaw", _said(amount), "elapsed_s", unit="s"),
-    Field("Suspended", _said(duration_us), "suspended_us", unit="us"),
-    Field("ExitCode", _said(exit_code), "exit_code"),
-    Field("AllocCPUS", _said(count), "cores"),
-    Field("NCPUS", _said(count), "cores"),
-    Field("NNodes", _said(count), "nodes"),
+    Field("Elapsed", _said(slurm_formats.duration_us), "elapsed_us", unit="us"),
+    Field("ElapsedRaw", _said(slurm_formats.amount), "elapsed_s", unit="s"),
+    Field("Suspended", _said(slurm_formats.duration_us), "suspended_us", unit="us"),
+    Field("ExitCode", _said(slurm_formats.exit_code), "exit_code"),
+    Field("AllocCPUS", _said(slurm_formats.count), "cores"),
+    Field("NCPUS", _said(slurm_formats.count), "cores"),
+    Field("NNodes", _said(slurm_formats.count), "nodes"),
     Field("JobName", _text, "name"),
     Field("AllocTRES", _text, "tres"),
-    Field("TotalCPU", _said(duration_us), "total_us", unit="us"),
-    Field("UserCPU", _said(duration_us), "user_us", unit="us"),
-    Field("SystemCPU", _said(duration_us), "kernel_us", unit="us"),
-    Field("TRESUsageInTot", sampled_use, "sampled", unit="us, KiB"),
-    Field("ConsumedEnergyRaw", _said(amount), "energy_j", unit="J"),
-    Field("MaxRSS", _said(size_kib), "memory_kib", unit="KiB"),
-    Field("MaxVMSize", _said(size_kib), "virtual_memory_kib", unit="KiB"),
+    Field("TotalCPU", _said(slurm_formats.duration_us), "total_us", unit="us"),
+    Field("UserCPU", _said(slurm_formats.duration_us), "user_us", unit="us"),
+    Field("SystemCPU", _said(slurm_formats.duration_us), "kernel_us", unit="us"),
+    Field("TRESUsageInTot", slurm_formats.sampled_use, "sampled", unit="us, KiB"),
+    Field("ConsumedEnergyRaw", _said(slurm_formats.amount), "energy_j", unit="J"),
+    Field("MaxRSS", _said(slurm_formats.size_kib), "memory_kib", unit="KiB"),
+    Field("MaxVMSize", _said(slurm_formats.size_kib), "virtual_memory_kib", unit="KiB"),
     Field("Partition", _text, "partition"),
     Field("User", _text, "user"),
     Field("Group", _text, "group"),
@@ -448,7 +435,7 @@ class TableRows:
         self._delimiter = header.delimiter
         self._width = len(header.columns)
         self._closed = header.line.endswith(header.delimiter)
-        self._counts_alone = is_secret(header.delimiter)
+        self._counts_alone = slurm_formats.is_secret(header.delimiter)
         # sacct takes names in upper and lower case.
         self._names = [_CANONICAL.get(name.lower(), name) for name in header.columns]
         self._shapes = [None if self._counts_alone else _SHAPES.get(name) for name in self._names]
@@ -670,7 +657,7 @@ def part(row: Mapping[str, str], zone: tzinfo | None, unusable: set[str]) -> Sac
             raise ValueError(f"{column}: {error}") from error
 
     def time(column: str) -> Instants | None:
-        return of_job(column, lambda text: instants(text, zone))
+        return of_job(column, lambda text: slurm_formats.instants(text, zone))
 
     def seconds(name: str) -> int | None:
         found: int | None = row_of.get(name)
@@ -699,7 +686,7 @@ def part(row: Mapping[str, str], zone: tzinfo | None, unusable: set[str]) -> Sac
         ),
         run=SlurmRun(
             job_id=job_id,
-            state=of_job("State", state) or "",
+            state=of_job("State", slurm_formats.state) or "",
             exit_status=status,
             exit_signal=signal,
             nodes=row_of.get("nodes"),

@@ -15,22 +15,7 @@ import psutil
 
 from arcacct.errors import InputError
 from arcacct.files.subprocess import printed
-from arcacct.records.slurm_formats import (
-    NOBODY,
-    amount,
-    clean,
-    compress,
-    duration_us,
-    environment,
-    exit_code,
-    expand,
-    instants,
-    job_number,
-    new_delimiter,
-    sampled_use,
-    split,
-)
-from arcacct.records.slurm_formats import size_kib as size
+from arcacct.records import slurm_formats
 from arcacct.sources.sonar import sampler
 from arcacct.sources.sonar.sampler import Host, with_content
 
@@ -158,7 +143,7 @@ def slurm_jobs(now: int, window_s: int = WINDOW_S, program: str = "sacct") -> li
 
     Raises OSError when the program fails, ValueError for an output of another form.
     """
-    delimiter = new_delimiter()
+    delimiter = slurm_formats.new_delimiter()
     arguments = [program, "--allusers", "--duplicates", "--parsable2", f"--delimiter={delimiter}"]
     arguments += [f"--starttime={_local(now - window_s)}", f"--endtime={_local(now)}", f"--format={','.join(COLUMNS)}"]
     return [slurm_job(row) for row in _with_usage(_rows(_asked(arguments), delimiter))]
@@ -171,7 +156,7 @@ def _local(at: int) -> str:
 
 def _asked(arguments: list[str]) -> str:
     try:
-        return b"".join(printed(arguments, environment(), TIMEOUT_S)).decode("utf-8", "replace")
+        return b"".join(printed(arguments, slurm_formats.environment(), TIMEOUT_S)).decode("utf-8", "replace")
     except InputError as error:
         raise OSError(str(error)) from error
 
@@ -203,12 +188,12 @@ def _with_usage(rows: Iterable[Row]) -> Iterator[Row]:
     for own in _jobs(rows):
         of_steps = 0
         for row in own[1:]:
-            sampled_us, sampled_kib = sampled_use(row[_USAGE])
-            if (sampled_kib or 0) > (_told(size, row["MaxRSS"]) or 0):
+            sampled_us, sampled_kib = slurm_formats.sampled_use(row[_USAGE])
+            if (sampled_kib or 0) > (_told(slurm_formats.size_kib, row["MaxRSS"]) or 0):
                 row["MaxRSS"] = f"{sampled_kib}K"
             lacking_us = (sampled_us or 0) - _cpu_us(row)
             if lacking_us > 0:
-                row["UserCPU"] = _duration((_told(duration_us, row["UserCPU"]) or 0) + lacking_us)
+                row["UserCPU"] = _duration((_told(slurm_formats.duration_us, row["UserCPU"]) or 0) + lacking_us)
             of_steps += _cpu_us(row)
         if of_steps and not _cpu_us(own[0]):
             own[0]["UserCPU"] = _duration(of_steps)
@@ -228,7 +213,7 @@ def _jobs(rows: Iterable[Row]) -> Iterator[list[dict[str, str]]]:
 
 
 def _cpu_us(row: Row) -> int:
-    return sum(_told(duration_us, row[name]) or 0 for name in ("UserCPU", "SystemCPU"))
+    return sum(_told(slurm_formats.duration_us, row[name]) or 0 for name in ("UserCPU", "SystemCPU"))
 
 
 def _duration(us: int) -> str:
@@ -239,15 +224,15 @@ def _duration(us: int) -> str:
 
 def slurm_job(row: Row) -> Fields:
     """Return one row of sacct as an element of ``slurm_jobs``. Raises ValueError for a row without a number."""
-    number, step = job_number(row["JobIDRaw"])
-    sacct = {"AllocTRES": row["AllocTRES"], "ElapsedRaw": _told(amount, row["ElapsedRaw"])}
+    number, step = slurm_formats.job_number(row["JobIDRaw"])
+    sacct = {"AllocTRES": row["AllocTRES"], "ElapsedRaw": _told(slurm_formats.amount, row["ElapsedRaw"])}
     sacct |= {name: _seconds(row[name]) for name in _TIMES}
-    sacct |= {name: _told(size, row[name]) for name in _SIZES}
-    status = _told(exit_code, row["ExitCode"])
+    sacct |= {name: _told(slurm_formats.size_kib, row[name]) for name in _SIZES}
+    status, priority = _told(slurm_formats.exit_code, row["ExitCode"]), _told(slurm_formats.amount, row["Priority"])
     found: Fields = {
         "job_id": number,
         "job_step": step,
-        "job_name": clean(row["JobName"]),
+        "job_name": slurm_formats.clean(row["JobName"]),
         "job_state": row["State"],
         **_place(row["JobID"]),
         "user_name": row["User"],
@@ -256,14 +241,14 @@ def slurm_job(row: Row) -> Fields:
         "time_limit": _limit(row["TimelimitRaw"]),
         "partition": row["Partition"],
         "reservation": row["Reservation"],
-        "nodes": [] if row["NodeList"] in NOBODY else split(row["NodeList"]),
-        "priority": None if step or (priority := _told(amount, row["Priority"])) is None else priority + _ADDED,
-        "distribution": "" if row["Layout"] in NOBODY else row["Layout"],
+        "nodes": [] if row["NodeList"] in slurm_formats.NOBODY else slurm_formats.split(row["NodeList"]),
+        "priority": None if step or priority is None else priority + _ADDED,
+        "distribution": "" if row["Layout"] in slurm_formats.NOBODY else row["Layout"],
         "requested_resources": row["ReqTRES"],
         "allocated_resources": row["AllocTRES"],
-        "requested_cpus": _told(amount, row["ReqCPUS"]),
+        "requested_cpus": _told(slurm_formats.amount, row["ReqCPUS"]),
         "requested_memory_per_node": None if step else _memory_kib(row),
-        "requested_node_count": _told(amount, row["ReqNodes"]),
+        "requested_node_count": _told(slurm_formats.amount, row["ReqNodes"]),
         "start_time": _moment(row["Start"]),
         "suspend_time": _seconds(row["Suspended"]),
         "end_time": _moment(row["End"]),
@@ -282,12 +267,12 @@ def _told(reader: Callable[[str], T | None], text: str) -> T | None:
 
 
 def _seconds(text: str) -> int | None:
-    found = _told(duration_us, text)
+    found = _told(slurm_formats.duration_us, text)
     return None if found is None else round(found / 10**6)
 
 
 def _moment(text: str) -> str:
-    found = _told(lambda time: instants(time, UTC), text)
+    found = _told(lambda time: slurm_formats.instants(time, UTC), text)
     return "" if found is None else datetime.fromtimestamp(found.early, UTC).isoformat(timespec="seconds")
 
 
@@ -295,7 +280,7 @@ def _limit(text: str) -> int | None:
     """Return a limit in seconds. sacct prints minutes."""
     if text == "UNLIMITED":
         return 1
-    minutes = _told(amount, text)
+    minutes = _told(slurm_formats.amount, text)
     return None if minutes is None else 60 * minutes + _ADDED
 
 
@@ -315,10 +300,10 @@ def _place(shown: str) -> Fields:
 def _memory_kib(row: Row) -> int | None:
     """Return the requested memory on each node. Older Slurm prints ``4000Mn`` for a node, ``2000Mc`` for a core."""
     text = row["ReqMem"]
-    memory = _told(size, text.rstrip("nc"))
+    memory = _told(slurm_formats.size_kib, text.rstrip("nc"))
     if memory is None or not text.endswith("c"):
         return memory
-    cores, nodes = _told(amount, row["ReqCPUS"]) or 1, _told(amount, row["ReqNodes"]) or 1
+    cores, nodes = _told(slurm_formats.amount, row["ReqCPUS"]) or 1, _told(slurm_formats.amount, row["ReqNodes"]) or 1
     return memory * -(-cores // nodes)
 
 
@@ -328,13 +313,13 @@ def cluster(program: str = "sinfo") -> Fields:
 
     Raises OSError when the program fails, ValueError for an output of another form.
     """
-    delimiter = new_delimiter()
+    delimiter = slurm_formats.new_delimiter()
     output = _asked([program, "--noheader", "--all", "--Node", f"--format=%R{delimiter}%N{delimiter}%T"])
     partitions: dict[str, set[str]] = {}
     states: dict[str, tuple[str, ...]] = {}
     for line in output.splitlines():
         partition, names, state = (word.strip() for word in line.split(delimiter))
-        own = expand([names])
+        own = slurm_formats.expand([names])
         partitions.setdefault(partition, set()).update(own)
         states |= dict.fromkeys(own, _states(state))
     groups: dict[tuple[str, ...], list[str]] = {}
@@ -355,4 +340,4 @@ def _states(text: str) -> tuple[str, ...]:
 
 
 def _ranges(names: Iterable[str]) -> list[str]:
-    return split(compress(names))
+    return slurm_formats.split(slurm_formats.compress(names))
