@@ -7,11 +7,13 @@ from collections.abc import Callable, Sequence
 from math import ceil
 from typing import NamedTuple
 
-# The values of a job, from one source.
+# The values of a job, from one source, and the bounds of all numbers that a batch system reports.
 
 
 LARGEST = 2**53
 """A larger number is not a measurement."""
+LATEST_S = 2**34
+"""A later time (year 2514) is not a time of a job."""
 
 
 class Accelerators(NamedTuple):

@@ -10,7 +10,7 @@ from datetime import UTC, datetime, tzinfo
 from itertools import product
 from typing import NamedTuple
 
-from arcacct.resources import LARGEST, POWERS, UNSET
+from arcacct.resources import LARGEST, LATEST_S, POWERS, UNSET
 
 # Values as sacct prints them: durations, sizes, times, exit codes, states, numbers of jobs; and the environment for it.
 #
@@ -20,9 +20,6 @@ from arcacct.resources import LARGEST, POWERS, UNSET
 
 _UNSET_COUNTS = UNSET | {0xFFFE, 0xFFFF}
 """With NO_VAL16 and INFINITE16, only for counts and codes: 65,534 s or KiB is a valid measurement."""
-LATEST_S = 2**34
-"""A later time (year 2514) is not a time of a job."""
-
 NOT_SAID = frozenset(("", "Unknown", "None", "N/A", "(null)"))
 """Texts that sacct prints for a missing value."""
 _NOTHING = NOT_SAID | {"INVALID"}

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from arcacct.times import LAST_SECOND
+
 # The states of a job, and one change of them as `recorder` takes it.
 #
 # A change of state is not a whole job (`arcacct.records.model`). It has fewer values, and a place in the order of the
@@ -178,8 +180,6 @@ MOST_NODES = 200_000
 """Fugaku has 158,976."""
 EARLIEST_S = 788_918_400
 """1995-01-01: no batch system that arcacct reads from wrote an accounting record earlier."""
-LATEST_S = 253_402_300_799
-"""The end of the year 9999: a later month has no name of the form YYYY-MM."""
 BENCHMARKS = {"hepspec": (0.2, 1_000.0), "hepscore23": (0.2, 1_000.0), "si2k": (50.0, 250_000.0)}
 """Possible values for a core: an order of magnitude beyond 2 to 100, and beyond 500 to 25,000 for Si2k."""
 
@@ -284,7 +284,7 @@ def implausible_values(
             and cpu_user_s + cpu_kernel_s <= LARGEST_S
             and 0 <= cores <= _most_cores(nodes)
             and 0 <= nodes <= MOST_NODES
-            and EARLIEST_S <= end_time <= LATEST_S
+            and EARLIEST_S <= end_time <= LAST_SECOND
         )
     except TypeError:
         is_plausible = False
@@ -327,7 +327,7 @@ def _implausible(
 
 def _life(begin: Any, until: Any, end_time: Any, found: list[ImplausibleValue]) -> Any:
     """Return how long the job existed, in seconds; ``None``: unknown."""
-    if not (_is_number(end_time) and EARLIEST_S <= end_time <= LATEST_S):
+    if not (_is_number(end_time) and EARLIEST_S <= end_time <= LAST_SECOND):
         found.append((END_IMPOSSIBLE, "end_time", None, end_time))
         return None
     if not _is_number(begin):

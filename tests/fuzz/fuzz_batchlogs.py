@@ -16,7 +16,8 @@ from fuzz.damage import NUMBERS, damaged
 from fuzz.database import differing, dump, opened
 
 from arcacct.config.paths import Places
-from arcacct.sources.engine.batch_runs import LARGEST, LogForm, LogSource
+from arcacct.resources import LARGEST
+from arcacct.sources.engine.batch_runs import LogForm, LogSource
 from arcacct.sources.engine.imports import BatchPolicy, RunsImport
 from arcacct.sources.engine.runs import BatchSite
 from arcacct.sources.lsf.importer import SOURCE as LSF

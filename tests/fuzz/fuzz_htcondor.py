@@ -17,9 +17,10 @@ from fuzz.database import differing, dump, opened
 from htcondor_files import BEGIN, HISTORY, JSON, LONG, NOW, ad
 
 from arcacct.config.paths import Places
+from arcacct.resources import LARGEST, LATEST_S
 from arcacct.sources.engine.imports import BatchPolicy, RunsImport, RunsReport
 from arcacct.sources.engine.runs import BatchSite
-from arcacct.sources.htcondor.history import LARGEST, LATEST_S, HistoryForm
+from arcacct.sources.htcondor.history import HistoryForm
 from arcacct.sources.htcondor.importer import SOURCE as HTCONDOR_SOURCE
 
 _GOOD = 900_000

@@ -27,9 +27,10 @@ from sonar_versions import VERSIONS, everything, jobs
 
 from arcacct.config.paths import Places
 from arcacct.records.rejected import LONGEST_BYTES, MOST_OF_A_FILE
+from arcacct.resources import LARGEST
 from arcacct.sources.sonar import envelopes
 from arcacct.sources.sonar.envelopes import TelemetryStream
-from arcacct.sources.sonar.fields import LARGEST, Strict
+from arcacct.sources.sonar.fields import Strict
 from arcacct.sources.sonar.importer import Importer, SonarReport
 from arcacct.sources.sonar.jobs import Site
 

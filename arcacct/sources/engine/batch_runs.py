@@ -14,7 +14,7 @@ from arcacct.records.enrichment import DEFAULT
 from arcacct.records.model import Job
 from arcacct.records.rejected import Fault, tried
 from arcacct.records.states import ABORTED, COMPLETED, CORE_SECONDS, FAILED
-from arcacct.resources import granted
+from arcacct.resources import LARGEST, LATEST_S, granted
 from arcacct.sources.engine.runs import BatchSite, KeptRun, Noise, NoUsage, ParsedRun, RunTable, SourceType, together
 from arcacct.wording import span_of
 
@@ -23,10 +23,6 @@ _SPELT |= {"cpu_user_s": "CPUUser", "cpu_kernel_s": "CPUKernel", "memory_kib": "
 _SPELT |= {"virtual_memory_kib": "MaxVMSize", "queue": "QueueName", "user": "UserName", "group": "GroupName"}
 _SPELT |= {"name": "JobName"}
 NO_TASK = -1
-_LATEST_S = 2**34
-"""A later time (year 2514) is not a time of a job."""
-LARGEST = 2**53
-"""A larger number is not a measurement."""
 MOST_CORES = 2**31
 """No job has so many."""
 
@@ -122,7 +118,7 @@ def cores_of(text: str) -> int | None:
 def time_s(text: str | None) -> int:
     """Parse UTC seconds; 0: unknown. Raises ValueError."""
     found = whole(text or "0")
-    if found >= _LATEST_S:
+    if found >= LATEST_S:
         raise ValueError(f"{found} is not a time of a job")
     return found
 

@@ -14,6 +14,7 @@ from arcacct.records.rejected import Fault, tried
 from arcacct.sources.engine.batch_runs import lines_of
 from arcacct.sources.engine.runs import Field, Noise, ParsedRun, values_of
 from arcacct.sources.gridengine.record import STORED, Record
+from arcacct.times import LAST_SECOND
 from arcacct.wording import count_of
 
 
@@ -245,8 +246,8 @@ def _kept(value: Any) -> float | str:
 # cpu=24:00:00``), a directory or a command makes more fields, so the record is read from both ends.
 
 
-LATEST_US = 253_402_300_799 * 1_000_000
-"""The end of the year 9999. A later value is not a time."""
+LATEST_US = LAST_SECOND * 1_000_000
+"""A later value is not a time."""
 _UP_TO_QDEL_INFO, _UP_TO_SUBMIT_HOST = 7, 10
 _LEAST = 43
 _MOST_COLONS = 100

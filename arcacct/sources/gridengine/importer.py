@@ -12,16 +12,7 @@ from arcacct.records.batch_systems import GRIDENGINE as SYSTEM
 from arcacct.records.model import Job
 from arcacct.sources.engine.runs import BatchSite, JobNumber, KeptRun, ParsedRun, RunTable, SourceType
 from arcacct.sources.gridengine.accounting_file import FIELDS, Origin, read
-from arcacct.sources.gridengine.record import (
-    DID_NOT_RUN,
-    FOLLOWED,
-    Record,
-    deciding,
-    jobs,
-    key,
-    local_job,
-    richer,
-)
+from arcacct.sources.gridengine.record import DID_NOT_RUN, FOLLOWED, Record, deciding, jobs, key, local_job, richer
 
 # Grid Engine's records in the database: a column for each value, and rows in GridEngineUsage for those without one.
 

@@ -10,7 +10,7 @@ from arcacct.records import batch_jobs, states
 from arcacct.records.enrichment import DEFAULT
 from arcacct.records.model import Job, whole_cpu_s
 from arcacct.records.states import ABORTED, COMPLETED
-from arcacct.resources import Accelerators, granted, gridengine_gpus, of_runs
+from arcacct.resources import LARGEST, Accelerators, granted, gridengine_gpus, of_runs
 from arcacct.sources.engine.runs import BatchSite
 
 # Grid Engine's records: one for each run of a job or of one of its tasks.
@@ -361,7 +361,6 @@ ExitCode of a job that failed although its script returned 0. A-REX's own Grid E
 _CHOSEN_BY_NOBODY = frozenset(("sge", "defaultdepartment"))
 _DAEMONS = ("execd", "qmaster", "schedd")
 _REMOVED = 22
-_LARGEST = 2**53
 _US = 1_000_000
 
 
@@ -465,7 +464,7 @@ def exit_code(record: Record) -> int:
 
 def _amount(value: float) -> int | None:
     """Return a measured value; ``None`` if it is no measurement (nothing, or a counter that fell below zero)."""
-    return round(value) or None if 0 <= value < _LARGEST else None
+    return round(value) or None if 0 <= value < LARGEST else None
 
 
 def _hosts(run: Run) -> tuple[str, ...]:

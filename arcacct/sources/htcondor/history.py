@@ -13,6 +13,7 @@ from arcacct.errors import InputError
 from arcacct.files.subprocess import printed
 from arcacct.records.model import parsed_fqan, whole_cpu_s
 from arcacct.records.rejected import Fault, tried
+from arcacct.resources import LARGEST, LATEST_S
 from arcacct.sources.engine.runs import NEVER_STARTED, UNFINISHED, Asked, Field, NoUsage, ParsedRun, values_of
 from arcacct.sources.htcondor import classad
 from arcacct.sources.htcondor.classad import Ad, Expression, Value
@@ -25,10 +26,6 @@ from arcacct.wording import span_of
 # both in either order.
 
 
-LARGEST = 2**53
-"""A larger number is not a measurement."""
-LATEST_S = 2**34
-"""A later time (after the year 2514) is not a time of a job."""
 REMOVED, COMPLETED = 3, 4
 """JobStatus of jobs that left the queue."""
 ELSEWHERE = (7, 9, 12)

@@ -8,24 +8,9 @@ from functools import partial
 
 from arcacct.records.batch_systems import LSF
 from arcacct.records.model import whole_cpu_s
-from arcacct.sources.engine.batch_runs import (
-    LARGEST,
-    LONGEST_LINE,
-    MOST_CORES,
-    NO_TASK,
-    BatchRun,
-    LogForm,
-    LogLine,
-    LogSource,
-    checked,
-    cores_of,
-    known_time_s,
-    lines_of,
-    log_lines,
-    status_of,
-    text_of,
-    whole,
-)
+from arcacct.resources import LARGEST
+from arcacct.sources.engine import batch_runs
+from arcacct.sources.engine.batch_runs import BatchRun, LogForm, LogLine, LogSource
 from arcacct.sources.engine.runs import NEVER_STARTED, Field, NoUsage, ParsedRun, values_of
 from arcacct.wording import count_of
 
@@ -81,7 +66,7 @@ _DEFAULT_CLUSTER = "default"
 
 
 def _number(text: str | None) -> int:
-    found = whole(text or "")
+    found = batch_runs.whole(text or "")
     if not found:
         raise ValueError("0 is not a number of a job")
     return found
@@ -104,7 +89,7 @@ def _kib(text: str) -> int | None:
 
 def _code(text: str) -> int:
     """Return a wait status: exit code x 256 + signal. Raises ValueError for 2**31 and more."""
-    found = whole(text)
+    found = batch_runs.whole(text)
     if found >= 2**31:
         raise ValueError(f"{text[:40]!r} is not an exit status")
     return found
@@ -115,13 +100,13 @@ def _task(text: str | None) -> int:
     Return the index of an array element. Old records have none. An unusable one is an error, because it is part of the
     key.
     """
-    return whole(text or "0") or NO_TASK
+    return batch_runs.whole(text or "0") or batch_runs.NO_TASK
 
 
 def _ncpus(text: str) -> int | None:
     """Return the CPUs of a job of HP XC, where LSF sees a whole Slurm job as one slot."""
     found = _NCPUS.search(text)
-    return cores_of(found[1]) if found else None
+    return batch_runs.cores_of(found[1]) if found else None
 
 
 def _gpus(text: str) -> tuple[int, bool] | None:
@@ -138,25 +123,25 @@ def _project(text: str) -> str | None:
 
 FIELDS = (
     Field("jobId", _number, "number", is_needed=True),
-    Field("submitTime", known_time_s, "submit_time", is_needed=True, unit="s since 1970"),
-    Field("startTime", known_time_s, "start_time", is_needed=True, unit="s since 1970"),
-    Field("eventTime", known_time_s, "end_time", is_needed=True, unit="s since 1970"),
+    Field("submitTime", batch_runs.known_time_s, "submit_time", is_needed=True, unit="s since 1970"),
+    Field("startTime", batch_runs.known_time_s, "start_time", is_needed=True, unit="s since 1970"),
+    Field("eventTime", batch_runs.known_time_s, "end_time", is_needed=True, unit="s since 1970"),
     Field("idx", _task, "task", is_needed=True),
     Field("ru_utime", _measured, "user_s", unit="s"),
     Field("ru_stime", _measured, "kernel_s", unit="s"),
     Field("maxRMem", _kib, "memory_kib", unit="KiB"),
     Field("ru_maxrss", _kib, "memory_kib", unit="KiB"),
     Field("maxRSwap", _kib, "virtual_memory_kib", unit="KiB"),
-    Field("numProcessors", cores_of, "requested_cores"),
+    Field("numProcessors", batch_runs.cores_of, "requested_cores"),
     Field("additionalInfo", _ncpus, "ncpus"),
     Field("effectiveResReq", _gpus, "requested_gpus"),
-    Field("jStatus", whole, "ended"),
+    Field("jStatus", batch_runs.whole, "ended"),
     Field("exitStatus", _code, "exit"),
-    Field("exitInfo", text_of, "reason"),
-    Field("userName", text_of, "user"),
-    Field("queue", text_of, "queue"),
+    Field("exitInfo", batch_runs.text_of, "reason"),
+    Field("userName", batch_runs.text_of, "user"),
+    Field("queue", batch_runs.text_of, "queue"),
     Field("projectName", _project, "project"),
-    Field("jobName", text_of, "name"),
+    Field("jobName", batch_runs.text_of, "name"),
 )
 
 
@@ -196,14 +181,14 @@ def run_of(record: str, unusable: set[str], place: str = _DEFAULT_CLUSTER) -> Ba
         status = 1 if ended & _EXIT else 0 if ended & _DONE else status
     plain = {name: run.get(name) or "" for name in ("user", "queue", "project", "name")}
     task = run["task"]
-    return checked(
+    return batch_runs.checked(
         BatchRun(
             **run
             | plain
             | {
                 "place": place,
-                "local_id": str(run["number"]) if task == NO_TASK else f"{run['number']}[{task}]",
-                "state": status_of(status, signal, by_person=reason in _BY_PERSON),
+                "local_id": str(run["number"]) if task == batch_runs.NO_TASK else f"{run['number']}[{task}]",
+                "state": batch_runs.status_of(status, signal, by_person=reason in _BY_PERSON),
                 # LSF reports no other duration. It includes suspensions, as in bacct.
                 "wall_s": run["end_time"] - run["start_time"],
                 "cpu_user_s": user_s,
@@ -222,12 +207,13 @@ def run_of(record: str, unusable: set[str], place: str = _DEFAULT_CLUSTER) -> Ba
 def _phase(texts: list[str], place: str) -> BatchRun:
     """Return the phase of a run before a resize. Raises ValueError when it cannot be used."""
     said = dict(zip(_OF_RESIZE, texts, strict=False))
-    end, start, since = (known_time_s(said.get(name)) for name in ("eventTime", "startTime", "lastResizeStartTime"))
+    times = ("eventTime", "startTime", "lastResizeStartTime")
+    end, start, since = (batch_runs.known_time_s(said.get(name)) for name in times)
     number, task = _number(said.get("jobId")), _task(said.get("idx"))
     cores = _slots(_hosts(texts, len(_OF_RESIZE), "numExecHosts")[0])[1]
-    shown = str(number) if task == NO_TASK else f"{number}[{task}]"
+    shown = str(number) if task == batch_runs.NO_TASK else f"{number}[{task}]"
     phases = f"{end}:{max(0, end - since)}:{cores}"
-    return checked(BatchRun(place, number, task, start, 0, end, shown, "", is_final=0, phases=phases))
+    return batch_runs.checked(BatchRun(place, number, task, start, 0, end, shown, "", is_final=0, phases=phases))
 
 
 def _effective(tail: list[str]) -> str:
@@ -260,7 +246,7 @@ def _hosts(texts: list[str], at: int, name: str) -> tuple[list[str], int]:
     if at >= len(texts):
         raise ValueError(f"{name}: it is missing")
     try:
-        count = whole(texts[at])
+        count = batch_runs.whole(texts[at])
     except ValueError as error:
         raise ValueError(f"{name}: {error}") from error
     if count > min(_MOST_HOSTS, len(texts) - at - 1):
@@ -276,7 +262,7 @@ def _slots(hosts: list[str]) -> tuple[tuple[str, ...], int]:
         match = _SHORT.fullmatch(host)
         nodes[match[2] if match else host] = None
         count += int(match[1]) if match else 1
-    return tuple(nodes), min(count, MOST_CORES)
+    return tuple(nodes), min(count, batch_runs.MOST_CORES)
 
 
 def _exit(code: int | None) -> tuple[int | None, int | None]:
@@ -305,15 +291,14 @@ def _records(lines: Iterable[LogLine], *, is_growing: bool = False) -> Iterator[
                 continue
             number, length, is_odd = line.number, 0, 0
         length += line.length
-        if not parts or length <= LONGEST_LINE:
+        if not parts or length <= batch_runs.LONGEST_LINE:
             parts.append(line.text)
         if is_odd:
             yield LogLine(number, b"\n".join(parts), length, line.is_complete)
             parts = []
     if parts:
-        yield LogLine(
-            number, b"\n".join(parts), length, is_complete=length > LONGEST_LINE or (is_whole and not is_growing)
-        )
+        is_complete = length > batch_runs.LONGEST_LINE or (is_whole and not is_growing)
+        yield LogLine(number, b"\n".join(parts), length, is_complete)
 
 
 class LSFSource(LogSource):
@@ -326,11 +311,11 @@ class LSFSource(LogSource):
 
     def read(self, chunks: Iterable[bytes], form: LogForm) -> Iterator[ParsedRun]:
         """Yield each run of a log."""
-        return log_lines(chunks, partial(run_of, place=form.place or _DEFAULT_CLUSTER), _records)
+        return batch_runs.log_lines(chunks, partial(run_of, place=form.place or _DEFAULT_CLUSTER), _records)
 
     def complete(self, lines: Sequence[bytes]) -> int:
         """Return how many lines there are up to the end of the last complete record."""
-        *_, last = _records(lines_of(lines), is_growing=True)
+        *_, last = _records(batch_runs.lines_of(lines), is_growing=True)
         return len(lines) if last.is_complete else last.number - 1
 
 

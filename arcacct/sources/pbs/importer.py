@@ -9,21 +9,9 @@ from functools import partial
 
 from arcacct.records.batch_jobs import SIGNALLED
 from arcacct.records.batch_systems import PBS
-from arcacct.sources.engine.batch_runs import (
-    LARGEST,
-    MOST_CORES,
-    NO_TASK,
-    BatchRun,
-    LogForm,
-    LogSource,
-    checked,
-    cores_of,
-    known_time_s,
-    log_lines,
-    status_of,
-    text_of,
-    whole,
-)
+from arcacct.resources import LARGEST
+from arcacct.sources.engine import batch_runs
+from arcacct.sources.engine.batch_runs import BatchRun, LogForm, LogSource
 from arcacct.sources.engine.runs import NEVER_STARTED, Field, NoUsage, ParsedRun, values_of
 from arcacct.sources.pbs.record import values_by_key
 from arcacct.times import DAY_S
@@ -90,7 +78,7 @@ def _kib(text: str) -> int | None:
 
 def _code(text: str) -> int:
     """Return an exit code. A negative one is a reason of the server."""
-    found = -whole(text[1:]) if text.startswith("-") else whole(text)
+    found = -batch_runs.whole(text[1:]) if text.startswith("-") else batch_runs.whole(text)
     if abs(found) >= 2**31:
         raise ValueError(f"{text[:40]!r} is not an exit code")
     return found
@@ -108,7 +96,7 @@ def _slots(text: str) -> tuple[tuple[str, ...], int]:
         spans = [(match[2], match[3])]
         spans += [part.partition("-")[::2] for part in match[5].split(",") if part]
         count += sum(max(0, int(last or first) - int(first)) + 1 for first, last in spans) * int(match[4] or 1)
-    if count >= MOST_CORES:
+    if count >= batch_runs.MOST_CORES:
         raise ValueError("more slots than any job has")
     return tuple(nodes), count
 
@@ -125,37 +113,37 @@ def _of_chunks(text: str, key: str, each: int = 0) -> int | None:
         parts = chunk.split(":")
         if not parts[0]:
             raise ValueError(f"{text[:40]!r} are not nodes")
-        value = next((one.removeprefix(key) for one in parts if one.startswith(key)), None)
-        total += (whole(parts[0]) if parts[0].isdigit() else 1) * (each if value is None else whole(value))
-    return cores_of(str(total))
+        values = (batch_runs.whole(one.removeprefix(key)) for one in parts if one.startswith(key))
+        total += (batch_runs.whole(parts[0]) if parts[0].isdigit() else 1) * next(values, each)
+    return batch_runs.cores_of(str(total))
 
 
 FIELDS = (
-    Field("ctime", known_time_s, "submit_time", is_needed=True, unit="s since 1970"),
-    Field("start", known_time_s, "start_time", is_needed=True, unit="s since 1970"),
-    Field("end", known_time_s, "end_time", is_needed=True, unit="s since 1970"),
+    Field("ctime", batch_runs.known_time_s, "submit_time", is_needed=True, unit="s since 1970"),
+    Field("start", batch_runs.known_time_s, "start_time", is_needed=True, unit="s since 1970"),
+    Field("end", batch_runs.known_time_s, "end_time", is_needed=True, unit="s since 1970"),
     Field("resources_used.walltime", _seconds, "wall_s", unit="s"),
     Field("resources_used.cput", _seconds, "cpu_user_s", unit="s"),
     Field("resources_used.mem", _kib, "memory_kib", unit="KiB"),
     Field("resources_used.vmem", _kib, "virtual_memory_kib", unit="KiB"),
     Field("exec_host", _slots, "slots"),
-    Field("Resource_List.mppwidth", cores_of, "cores"),
-    Field("resources_used.ncpus", cores_of, "cores"),
-    Field("total_execution_slots", cores_of, "cores"),
-    Field("Resource_List.ncpus", cores_of, "requested_cores"),
+    Field("Resource_List.mppwidth", batch_runs.cores_of, "cores"),
+    Field("resources_used.ncpus", batch_runs.cores_of, "cores"),
+    Field("total_execution_slots", batch_runs.cores_of, "cores"),
+    Field("Resource_List.ncpus", batch_runs.cores_of, "requested_cores"),
     Field("Resource_List.nodes", partial(_of_chunks, key="ppn=", each=1), "cores_of_nodes"),
-    Field("resources_used.ngpus", cores_of, "gpus"),
-    Field("Resource_List.ngpus", cores_of, "gpus"),
+    Field("resources_used.ngpus", batch_runs.cores_of, "gpus"),
+    Field("Resource_List.ngpus", batch_runs.cores_of, "gpus"),
     Field("Resource_List.select", partial(_of_chunks, key="ngpus="), "gpus"),
     Field("Resource_List.nodes", partial(_of_chunks, key="gpus="), "gpus"),
-    Field("Resource_List.gpus", cores_of, "gpus"),
+    Field("Resource_List.gpus", batch_runs.cores_of, "gpus"),
     Field("Exit_status", _code, "exit"),
-    Field("user", text_of, "user"),
-    Field("group", text_of, "group"),
-    Field("account", text_of, "account"),
+    Field("user", batch_runs.text_of, "user"),
+    Field("group", batch_runs.text_of, "group"),
+    Field("account", batch_runs.text_of, "account"),
     Field("project", _project, "project"),
-    Field("jobname", text_of, "name"),
-    Field("queue", text_of, "queue"),
+    Field("jobname", batch_runs.text_of, "name"),
+    Field("queue", batch_runs.text_of, "queue"),
 )
 
 
@@ -201,7 +189,8 @@ def _ended(kind: str, job_id: str, message: str, unusable: set[str], place: str 
             return None
         start, submitted, end = run["start_time"], run["submit_time"], run["end_time"]
         phase = f"{end}:{run['wall_s']}:{run['cores'] or 1}"
-        return checked(BatchRun(server, number, task, start, submitted, end, job_id, "", is_final=0, phases=phase))
+        part = BatchRun(server, number, task, start, submitted, end, job_id, "", is_final=0, phases=phase)
+        return batch_runs.checked(part)
     if run.get("wall_s") == 0 and run["start_time"] < run["end_time"]:
         # After a restart of its daemon on the node, PBS reports 0 for any job.
         run["wall_s"] = None
@@ -211,7 +200,7 @@ def _ended(kind: str, job_id: str, message: str, unusable: set[str], place: str 
     status, signal = _exit(run.pop("exit", None))
     texts = {name: run.get(name) or "" for name in ("user", "group", "account", "project", "name", "queue")}
     unusable.update(name for name in ("user", "group", "queue") if not texts[name])
-    return checked(
+    return batch_runs.checked(
         BatchRun(
             **run
             | texts
@@ -220,7 +209,7 @@ def _ended(kind: str, job_id: str, message: str, unusable: set[str], place: str 
                 "number": number,
                 "task": task,
                 "local_id": job_id,
-                "state": status_of(status, signal),
+                "state": batch_runs.status_of(status, signal),
                 "exit_status": status,
                 "exit_signal": signal,
                 "node_list": ",".join(nodes),
@@ -238,7 +227,7 @@ def _key(text: str, place: str | None) -> tuple[str, int, int]:
     match = _ID.fullmatch(text)
     if match is None:
         raise ValueError(f"{text[:40]!r} is not an id of a job")
-    return place or match[4] or "default", int(match[1]), int(match[2] or match[3] or NO_TASK)
+    return place or match[4] or "default", int(match[1]), int(match[2] or match[3] or batch_runs.NO_TASK)
 
 
 def _exit(code: int | None) -> tuple[int | None, int | None]:
@@ -264,7 +253,7 @@ class PBSSource(LogSource):
 
     def read(self, chunks: Iterable[bytes], form: LogForm) -> Iterator[ParsedRun]:
         """Yield each run of a log, and the jobs that were deleted, aborted or moved."""
-        return log_lines(chunks, partial(run_of, place=form.place))
+        return batch_runs.log_lines(chunks, partial(run_of, place=form.place))
 
 
 SOURCE: LogSource = PBSSource(PBS)

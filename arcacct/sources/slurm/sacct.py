@@ -13,24 +13,14 @@ from typing import Any, NamedTuple
 from arcacct.errors import InputError
 from arcacct.files.json_reader import MISSING, BeyondBoundsError, Reader, is_torn
 from arcacct.files.subprocess import printed
+from arcacct.records import slurm_formats
 from arcacct.records.rejected import Fault, fault_of, tried
-from arcacct.records.slurm_formats import (
-    LATEST_S,
-    Instants,
-    clean,
-    environment,
-    known,
-    known_count,
-    new_delimiter,
-    state,
-)
-from arcacct.resources import LARGEST
+from arcacct.records.slurm_formats import Instants
+from arcacct.resources import LARGEST, LATEST_S
 from arcacct.sources.engine.batch_runs import lines_of
 from arcacct.sources.engine.runs import Asked, Noise, NoUsage, ParsedRun
+from arcacct.sources.slurm import record
 from arcacct.sources.slurm.record import (
-    COLUMNS,
-    GOES_ON,
-    LONGEST_LINE,
     AnotherHeader,
     Misfit,
     SacctPart,
@@ -39,11 +29,6 @@ from arcacct.sources.slurm.record import (
     TableHeader,
     TableRow,
     TableRows,
-    check,
-    cpu_use,
-    header_of,
-    part,
-    run_of,
 )
 from arcacct.times import DAY_S
 
@@ -258,9 +243,9 @@ def parts(element: Element, unusable: set[str]) -> tuple[SacctPart, SacctUse]:
         raise ValueError("not an object")
     time = _inside(job, "time")
     states = _inside(job, "state").get("current", job.get("state"))
-    names = [state(one) for one in (states if type(states) is list else [states]) if type(one) is str]
+    names = [slurm_formats.state(one) for one in (states if type(states) is list else [states]) if type(one) is str]
     # Of several states, take the one that says that the job is not finished, else the first. The others are flags.
-    at = next((one for one in names if one in GOES_ON), names[0] if names else "")
+    at = next((one for one in names if one in record.GOES_ON), names[0] if names else "")
     code = _inside(job, "exit_code")
     of_signal = _inside(code, "signal")
     # A value of the wrong type is counted under its column in tables. Slurm's marks for no value count as no value.
@@ -325,7 +310,7 @@ def _cpu(time: dict[str, Any], unusable: set[str], sampled_us: int | None = None
     columns = {"user": "UserCPU", "system": "SystemCPU", "total": "TotalCPU"}
     user_us, kernel_us, total_us = (_us(_inside(time, name), columns[name], unusable) for name in columns)
     parts_us = None if user_us is None and kernel_us is None else (user_us or 0) + (kernel_us or 0)
-    return SacctUse(cpu_us=cpu_use((total_us, parts_us), sampled_us), cpu_kernel_us=kernel_us)
+    return SacctUse(cpu_us=record.cpu_use((total_us, parts_us), sampled_us), cpu_kernel_us=kernel_us)
 
 
 def _us(time: dict[str, Any], column: str, unusable: set[str]) -> int | None:
@@ -342,7 +327,7 @@ def _number(value: Any) -> int | None:
     """Return a number, wrapped or not; ``None`` if it is unset, unlimited or not a measurement."""
     if type(value) is dict:
         value = value.get("number") if value.get("set") is not False and value.get("infinite") is not True else None
-    return value if type(value) is int and 0 <= value <= LARGEST and known(value) is not None else None
+    return value if type(value) is int and 0 <= value <= LARGEST and slurm_formats.known(value) is not None else None
 
 
 def _read(value: Any, column: str, unusable: set[str]) -> int | None:
@@ -356,11 +341,11 @@ def _read(value: Any, column: str, unusable: set[str]) -> int | None:
 def _count(value: Any) -> int | None:
     """Return a number of CPUs or nodes, or an exit code."""
     number = _number(value)
-    return None if number is None else known_count(number)
+    return None if number is None else slurm_formats.known_count(number)
 
 
 def _text(value: Any) -> str:
-    return clean(value) if type(value) is str else ""
+    return slurm_formats.clean(value) if type(value) is str else ""
 
 
 def _instants(time: dict[str, Any], name: str) -> Instants | None:
@@ -438,11 +423,11 @@ def read(chunks: Iterable[bytes], form: OutputForm) -> Iterator[ParsedRun]:
 
 
 def _json(chunks: Iterable[bytes], form: OutputForm) -> Iterator[ParsedRun]:
-    for number, one in enumerate(elements(chunks, LONGEST_LINE), 1):
+    for number, one in enumerate(elements(chunks, record.LONGEST_LINE), 1):
         what: SlurmRun | NoUsage | Fault
         unusable = set(one.unusable)
         try:
-            what = one.fault or run_of(*parts(one, unusable), form.cluster, unusable)
+            what = one.fault or record.run_of(*parts(one, unusable), form.cluster, unusable)
         except Exception as error:  # noqa: BLE001  any error rejects only this job
             what = fault_of(error)
         content, length = _bounded(f'{{"jobs": [{one.text}]}}')
@@ -452,7 +437,7 @@ def _json(chunks: Iterable[bytes], form: OutputForm) -> Iterator[ParsedRun]:
 
 def _bounded(content: str) -> tuple[str, int]:
     """Return the part of a text that is kept, and the length of the whole text in bytes."""
-    return content[:LONGEST_LINE], len(content.encode("utf-8", "surrogateescape"))
+    return content[: record.LONGEST_LINE], len(content.encode("utf-8", "surrogateescape"))
 
 
 def _table(chunks: Iterable[bytes], form: OutputForm) -> Iterator[ParsedRun]:
@@ -462,8 +447,8 @@ def _table(chunks: Iterable[bytes], form: OutputForm) -> Iterator[ParsedRun]:
         raise InputError("it is empty: not even the header of sacct is there")
     # A program of Windows has written the file anew.
     has_returns = first[1].endswith("\r")
-    header = header_of(first[1].removesuffix("\r"), form.delimiter)
-    check(header)
+    header = record.header_of(first[1].removesuffix("\r"), form.delimiter)
+    record.check(header)
     jobs = _Jobs(header, form)
     if has_returns:
         lines = ((number, line.removesuffix("\r")) for number, line in lines)
@@ -479,7 +464,7 @@ def _table(chunks: Iterable[bytes], form: OutputForm) -> Iterator[ParsedRun]:
 def _lines(chunks: Iterable[bytes]) -> Iterator[tuple[int, str]]:
     """Yield numbered lines. A line that is longer than any row is cut, so it matches no row."""
     for line in lines_of(chunks):
-        yield line.number, line.text[:LONGEST_LINE].decode("utf-8", "backslashreplace")
+        yield line.number, line.text[: record.LONGEST_LINE].decode("utf-8", "backslashreplace")
 
 
 class _Jobs:
@@ -513,7 +498,7 @@ class _Jobs:
             return
         unusable: set[str] = set()
         try:
-            one = part(row.values, self._form.zone, unusable)
+            one = record.part(row.values, self._form.zone, unusable)
         except Exception as error:  # noqa: BLE001  any error rejects only this row
             number = row.values["JobIDRaw"]
             yield from self._take_misfit(Misfit(fault_of(error).reason, row.lines, row.number, number))
@@ -551,7 +536,7 @@ class _Jobs:
             self._length = len(self._header.line) + 1
         for line in row.lines:
             self._length += len(line) + 1
-            self._whole &= self._length <= LONGEST_LINE
+            self._whole &= self._length <= record.LONGEST_LINE
             if self._whole:
                 self._lines.append(line)
 
@@ -565,9 +550,9 @@ class _Jobs:
         elif self._job is None:
             what = Fault(f"steps of job {self._job_id}, whose own row is not before them")
         else:
-            what = tried(run_of, self._job, self._steps, self._form.cluster, self._unusable)
+            what = tried(record.run_of, self._job, self._steps, self._form.cluster, self._unusable)
         content, length = _bounded("".join(f"{line}\n" for line in (self._header.line, *self._lines)))
-        length = length if self._whole else LONGEST_LINE + 1
+        length = length if self._whole else record.LONGEST_LINE + 1
         yield ParsedRun(what, f"line {self._number}", content, length, unusable=frozenset(self._unusable))
         self._empty()
 
@@ -602,7 +587,7 @@ class SacctCommand(NamedTuple):
     def answers(self, start: int, end: int, form: OutputForm) -> Iterator[Asked]:
         """Return sacct's outputs about the jobs of a period, window by window, each with an unpredictable delimiter."""
         for window in windows(start, end):
-            delimiter = new_delimiter()
+            delimiter = slurm_formats.new_delimiter()
             yield Asked(window.end, self.ask(window, delimiter), form._replace(delimiter=delimiter))
 
     def ask(self, window: Window, delimiter: str) -> Iterator[bytes]:
@@ -614,9 +599,9 @@ class SacctCommand(NamedTuple):
         """
         arguments = [self.program, "--allusers", "--duplicates", "--parsable2", f"--delimiter={delimiter}"]
         arguments += [f"--starttime={_local_time(window.start)}", f"--endtime={_local_time(window.end)}"]
-        arguments.append(f"--format={','.join(COLUMNS)}")
+        arguments.append(f"--format={','.join(record.COLUMNS)}")
         # sacct exits 0 even if its database did not answer.
-        return printed(arguments, environment(), self.timeout_s, is_silent=True)
+        return printed(arguments, slurm_formats.environment(), self.timeout_s, is_silent=True)
 
 
 def windows(start: int, end: int) -> Iterator[Window]:

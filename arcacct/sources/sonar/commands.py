@@ -34,9 +34,7 @@ from arcacct.wording import count_of
     help="Make records of finished Slurm jobs; the default if A-REX has no jobs.",
 )
 @click.option(
-    "--details",
-    is_flag=True,
-    help="Also store Sonar's CPU and GPU percentages and commands for each job and hour.",
+    "--details", is_flag=True, help="Also store Sonar's CPU and GPU percentages and commands for each job and hour."
 )
 @click.pass_context
 def sonar(

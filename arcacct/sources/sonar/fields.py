@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, TypeVar
 from arcacct.files import json_reader
 from arcacct.records.rejected import Fault, fault_of
 from arcacct.records.slurm_formats import MalformedError
+from arcacct.resources import LARGEST
 from arcacct.times import LAST_SECOND
 
 # The field types of Sonar's JSON. Each reader takes an object and a key, and returns a value or raises MalformedError.
@@ -24,8 +25,6 @@ from arcacct.times import LAST_SECOND
 
 
 Number = TypeVar("Number", int, float)
-LARGEST = 2**53
-"""A larger number is not a measurement."""
 LONGEST_TEXT = 64 * 1024
 MOST_CARD_W = 10_000
 """No card needs more: the largest modules of several GPUs have 2,700 W."""

@@ -16,9 +16,8 @@ from arcacct.records.slurm_formats import expand
 from arcacct.records.states import ABORTED, COMPLETED, FAILED
 from arcacct.records.texts import unescaped
 from arcacct.records.writer import JobWriter
-from arcacct.resources import Accelerators, parsed_tres, tres_gpus
+from arcacct.resources import LARGEST, Accelerators, parsed_tres, tres_gpus
 from arcacct.sources.sonar.envelopes import SACCT_FIELDS, SlurmJob
-from arcacct.sources.sonar.fields import LARGEST
 from arcacct.sources.sonar.spans import sampled_job, steps
 
 # The settings of this host for an import of telemetry.

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from arcacct.records.slurm_formats import MalformedError
+from arcacct.resources import LARGEST
 from arcacct.sources.sonar import fields as sonar_fields
 from arcacct.sources.sonar.fields import STRICT, Strict
 
@@ -129,7 +130,7 @@ class _Gathered:
     def snapshot(self) -> JobSnapshot:
         # The sum of many large numbers may be too large for a column.
         sums = (self.total, self.threads, self.memory, self.virtual, self.cancelled)
-        total, threads, memory, virtual, cancelled = (min(one, sonar_fields.LARGEST) for one in sums)
+        total, threads, memory, virtual, cancelled = (min(one, LARGEST) for one in sums)
         commands = self.commands
         if any(one.cpu_util_percent is not None for one in commands.values()):
             # If Sonar measured any of them, a missing value is 0.
@@ -207,7 +208,7 @@ def _add_process(gathered: _Gathered, process: Any, node: str, fields: Strict) -
     for uuid, util, used, memory_util, index in cards:
         old = gathered.cards.get(uuid, GPUShare(0.0, 0, None))
         share = None if memory_util is None else (old.memory_util_percent or 0.0) + memory_util
-        used = min(old.memory_kib + used, sonar_fields.LARGEST)  # noqa: PLW2901  its sum
+        used = min(old.memory_kib + used, LARGEST)  # noqa: PLW2901  its sum
         gathered.cards[uuid] = GPUShare(min(old.util_percent + util, 100.0), used, None, share, index)
     if fields.details:
         _add_command(gathered, command, process, CommandShare(count, memory, 0.0, None), fields)
@@ -222,7 +223,7 @@ def _add_command(
     util = max(0.0, fields.number(process, "cpu_util")) if "cpu_util" in process else None
     gathered.commands[command] = CommandShare(
         old.processes + more.processes,
-        min(old.memory_kib + more.memory_kib, sonar_fields.LARGEST),
+        min(old.memory_kib + more.memory_kib, LARGEST),
         old.cpu_avg_percent + max(0.0, fields.number(process, "cpu_avg")),
         old.cpu_util_percent if util is None else (old.cpu_util_percent or 0.0) + util,
     )

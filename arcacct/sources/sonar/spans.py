@@ -225,12 +225,7 @@ def known_runs(con: Connection, cluster_id: int, job: LocalID) -> KnownRuns:
             spans = [_hull([*spans, *(span for _, span in own)])] if spans else []
         mine = [span for span in spans if found.setdefault(span.start, span) is span]
         claims.append(
-            Claim(
-                record.record_id,
-                clusters[record],
-                tuple(span.start for span in mine),
-                tuple(one for one, _ in own),
-            )
+            Claim(record.record_id, clusters[record], tuple(span.start for span in mine), tuple(one for one, _ in own))
         )
     unclaimed = tuple(
         (one, (span.start,) if found.setdefault(span.start, span) is span else ())
