@@ -64,7 +64,7 @@ SPEAKERS = {
     },
     "queries": {"arcctl", "job_history", "portal", "questions"},
     "reports": {"capacity", "tables"},
-    "sources.engine": {"imports", "positions", "runs"},
+    "sources.engine": {"imports", "runs"},
     "sources.features": {"collect"},
     "sources.gridengine": {"importer", "qacct"},
     "sources.slurm": {"importer"},
