@@ -9,6 +9,7 @@ from arcacct.arex.control_files import JobFiles
 from arcacct.arex.input_limits import MOST_LRMS_EVENTS, MOST_ROWS, InputLimiter, lines_of, stored_bytes
 from arcacct.config.paths import PUBLISHED, WAIT, JobRules
 from arcacct.records import states
+from arcacct.records.model import VOs
 from arcacct.records.states import StateChange, TransferLine, Usage
 
 # A-REX's two formats of times, as UTC seconds.
@@ -58,16 +59,8 @@ _ROW_BYTES = 80
 
 _NUMBERS = frozenset(
     (
-        "processors",
-        "exitcode",
-        "walltime",
-        "kerneltime",
-        "usertime",
-        "maxresidentmemory",
-        "averageresidentmemory",
-        "maxtotalmemory",
-        "averagetotalmemory",
-        "usedscratch",
+        *("processors", "exitcode", "walltime", "kerneltime", "usertime", "maxresidentmemory"),
+        *("averageresidentmemory", "maxtotalmemory", "averagetotalmemory", "usedscratch"),
     )
 )
 
@@ -165,7 +158,8 @@ def _set_credentials(
     named = [*fqans, *(value for name, value in kept if name in states.FQAN_KEYS)]
     # For jobs without VOMS attributes A-REX 6 leaves the VO to the publisher.
     told = "" if fqans else vo_of_claims(claims, rules)
-    vo = told or ("" if fqans or not hashed else vomsless_vo(auth_groups, rules))
+    rule = None if fqans or not hashed else VOs(rules.vomsless_vos).rule(None, tuple(auth_groups))
+    vo = told or (rule.name if rule is not None else "")
     if not named:
         named = main_group(claims, vo, rules)
     tokens = [("vomsfqan" if position else "mainfqan", fqan) for position, fqan in enumerate(named)]
@@ -222,21 +216,6 @@ def _vo_in(value: str) -> str:
         return value.partition(":group:")[2].partition("#")[0].partition(":")[0]
     # Only a single name is a VO, not a scope or a sentence.
     return value if value.isprintable() and not set(value) & {" ", ":", "/", ","} else ""
-
-
-def vomsless_vo(auth_groups: list[str], rules: JobRules) -> str:
-    """
-    Return the VO of jobs without VOMS attributes, as A-REX 7 chooses it (observed).
-
-    The first line for an authgroup of the user is used; otherwise the last line for any job.
-    """
-    for_any = ""
-    for authgroup, name, _issuer in rules.vomsless_vos:
-        if authgroup is None:
-            for_any = name
-        elif authgroup in auth_groups:
-            return name
-    return for_any
 
 
 def _read_usage(facts: StateChange, files: JobFiles, rules: JobRules, gate: InputLimiter) -> None:

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from arcacct.config import paths, values
 from arcacct.config.parser import Conf, Option
-from arcacct.config.values import Thresholds, VomslessVO
+from arcacct.config.values import Thresholds
 from arcacct.errors import UsageError
 from arcacct.secrecy import without_login
 
@@ -120,7 +120,7 @@ COMMON = (
     plain("x509_cert_dir", values.path, "/etc/grid-security/certificates"),
 )
 _X509 = tuple(spec._replace(inherits=("common",)) for spec in COMMON[3:])
-_VO = (plain("vomsless_vo", values.vomsless_vo, repeated=True), plain("vo_group", str, repeated=True))
+_VO = (plain("vomsless_vo", paths.vomsless_vo, repeated=True), plain("vo_group", str, repeated=True))
 JURA = (*_X509, *_VO)
 
 LIMITS = tuple(
@@ -152,7 +152,7 @@ ARCACCT = (
     plain("vo_claim", paths.vo_claim, repeated=True),
     plain("map", values.map_rule, repeated=True),
     plain("node_benchmark", values.node_benchmark, repeated=True, advice=values.rated_advice),
-    plain("queue_benchmark", values.queue_benchmark, repeated=True, advice=values.rated_advice),
+    plain("queue_benchmark", paths.queue_benchmark, repeated=True, advice=values.rated_advice),
     plain("cores", values.installed_cores, repeated=True),
     plain("cpu_watts", values.cpu_watts, repeated=True),
     plain("core_watts", values.watts),
@@ -326,7 +326,7 @@ class Target(ABC):
     settle_s: int
     vofilter: tuple[str, ...]
     """Only jobs of these VOs; empty: all jobs."""
-    vomsless_vo: tuple[VomslessVO, ...]
+    vomsless_vo: tuple[paths.VO, ...]
     vo_group: tuple[str, ...]
     start_time_source: str
     """``submit`` or ``lrms``."""

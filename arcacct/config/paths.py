@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import date
 from functools import cached_property
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from arcacct.config.parser import Conf
 from arcacct.errors import ConfigError
@@ -75,32 +75,46 @@ class Validity:
         return " ".join(word for word in words if word)
 
 
+class VO(NamedTuple):
+    """``vomsless_vo=[AUTHGROUP ]NAME[#ISSUER]``: the VO of jobs without VOMS attributes, and who vouches for it."""
+
+    name: str
+    issuer: str | None = None
+    authgroup: str | None = None
+    """The rule applies only to users in this authgroup of arc.conf; ``None``: to all."""
+
+
+class QueueBenchmark(NamedTuple):
+    """One ``queue_benchmark`` line, or ``benchmark`` of a [queue:NAME] of arc.conf: of the nodes of a queue."""
+
+    queue: str
+    benchmark: str
+    valid: Validity = Validity()
+
+
 @dataclass(slots=True)
 class JobRules:
     """
     The site's settings for records of jobs, in addition to the jobs' files.
 
-    ``default_benchmark``: ``TYPE:VALUE``, for jobs whose .diag has none. ``vomsless_vos``: as `vomsless_vo`.
-    ``claim_names``: which claims of a token are kept, and under which names. ``vo_claims``: the claims that tell a
-    job's VO, each with the only issuer that is believed, or ``None``. ``queue_benchmarks``: as `queue_benchmark`; the
-    first that holds takes the place of the default. ``missing_wall_time``: one of `MISSING_WALL_TIME`;
-    ``killed_before_arex``: one of `KILLED_BEFORE_AREX`.
+    ``default_benchmark``: ``TYPE:VALUE``, for jobs whose .diag has none. ``claim_names``: which claims of a token are
+    kept, and under which names. ``vo_claims``: the claims that tell a job's VO, each with the only issuer that is
+    believed, or ``None``. ``queue_benchmarks``: the first that holds takes the place of the default.
+    ``missing_wall_time``: one of `MISSING_WALL_TIME`; ``killed_before_arex``: one of `KILLED_BEFORE_AREX`.
     """
 
     default_benchmark: str
-    vomsless_vos: tuple[tuple[str | None, str, str | None], ...] = ()
+    vomsless_vos: tuple[VO, ...] = ()
     claim_names: dict[str, tuple[str, ...]] = field(default_factory=lambda: _ARC_CLAIM_NAMES)
     vo_claims: tuple[tuple[str, str | None], ...] = ()
-    queue_benchmarks: tuple[tuple[str, str, Validity], ...] = ()
+    queue_benchmarks: tuple[QueueBenchmark, ...] = ()
     missing_wall_time: str = ZERO
     killed_before_arex: str = PUBLISHED
 
     def benchmark_of(self, queue: str, end_time: int) -> str:
         """What a job without a benchmark of its own gets, by its queue and its end."""
-        for name, value, valid in self.queue_benchmarks:
-            if name == queue and valid.has(end_time):
-                return value
-        return self.default_benchmark
+        held = (one.benchmark for one in self.queue_benchmarks if one.queue == queue and one.valid.has(end_time))
+        return next(held, self.default_benchmark)
 
 
 @dataclass
@@ -247,9 +261,9 @@ def job_rules(conf: Conf) -> JobRules:
     )
 
 
-def queue_benchmark(text: str) -> tuple[str, str, Validity]:
+def queue_benchmark(text: str) -> QueueBenchmark:
     """``"QUEUE" TYPE:VALUE [from=DAY] [to=DAY]``: the benchmark per core of its nodes. Raises ValueError."""
-    return rated(text, "QUEUE")
+    return QueueBenchmark(*rated(text, "QUEUE"))
 
 
 def rated(text: str, what: str) -> tuple[str, str, Validity]:
@@ -297,9 +311,9 @@ def _day(text: str) -> str:
     raise ValueError(f"{text!r} is not a day; write it like 2026-07-01")
 
 
-def vomsless_vo(text: str) -> tuple[str | None, str, str | None]:
+def vomsless_vo(text: str) -> VO:
     """
-    ``[AUTHGROUP ]NAME[#ISSUER]`` in its three parts; the issuer is a DN and may have blanks.
+    ``[AUTHGROUP ]NAME[#ISSUER]``; the issuer is a DN and may have blanks.
 
     Raises ValueError with what is wrong and what would be right.
     """
@@ -308,7 +322,7 @@ def vomsless_vo(text: str) -> tuple[str | None, str, str | None]:
     if not 1 <= len(words) <= 2 or not names.isascii() or not names.isprintable():
         what = "names no VO" if not words else "is neither a VO nor an authgroup and a VO"
         raise ValueError(f"{text!r} {what}; write NAME, NAME#ISSUER or AUTHGROUP NAME")
-    return (words[0] if len(words) == 2 else None), words[-1], issuer.strip() or None
+    return VO(words[-1], issuer.strip() or None, words[0] if len(words) == 2 else None)
 
 
 def claim_names(text: str) -> list[tuple[str, str]]:

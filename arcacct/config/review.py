@@ -169,7 +169,7 @@ def _vomsless(conf: Conf, block: Block) -> Iterator[Problem]:
     known: dict[str | None, Option] = {}
     for line in block.options.get("vomsless_vo", ()):
         try:
-            authgroup = paths.vomsless_vo(line.value)[0]
+            authgroup = paths.vomsless_vo(line.value).authgroup
         except ValueError:
             continue
         earlier = known.get(authgroup)

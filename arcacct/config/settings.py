@@ -8,21 +8,19 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from arcacct import secrecy
-from arcacct.config import options
+from arcacct.config import options, paths
 from arcacct.config.options import Kinds, Problem, Target
 from arcacct.config.parser import Conf, Option
-from arcacct.config.paths import CONTROLDIR, Places, Validity, misplaced_options, places
+from arcacct.config.paths import Places, places
 from arcacct.config.review import callouts, jura_targets, review
 from arcacct.config.values import (
     CPUWatts,
     InstalledCores,
     MapRule,
     NodeBenchmark,
-    QueueBenchmark,
     Thresholds,
     installed_cores,
     node_benchmark,
-    queue_benchmark,
 )
 from arcacct.errors import ConfigError
 from arcacct.wording import count_of
@@ -52,7 +50,7 @@ class Settings(NamedTuple):
     core_watts: float | None
     pue: float | None
     carbon_intensity: str | None
-    queue_benchmarks: tuple[QueueBenchmark, ...]
+    queue_benchmarks: tuple[paths.QueueBenchmark, ...]
     """Of several that hold for a queue the first: ``queue_benchmark`` lines, then ARC's [queue:NAME]."""
     launchers: tuple[str, ...]
     """The programs that A-REX calls at changes of state and that are ours, by their name."""
@@ -96,7 +94,7 @@ def examine(
     for block in conf.blocks.values():
         if block.kind == "queue" and block.label:
             rated = options.read_block(conf, block.name, options.OPTIONS["queue"], problems)["benchmark"]
-            queues += [QueueBenchmark(block.label, rated[0])] if rated else []
+            queues += [paths.QueueBenchmark(block.label, rated[0])] if rated else []
     publishes = ours["publishes"] is not False
     found = options.targets(conf, kinds, problems)
     problems += options.shared_receivers(conf, found)
@@ -104,14 +102,14 @@ def examine(
     if not publishes:
         problems += _unwanted(conf, found)
         found = ()
-    controldir = os.path.abspath(values["arex"]["controldir"] or CONTROLDIR)
-    for option, path, text in misplaced_options(conf, controldir, database):
+    controldir = os.path.abspath(values["arex"]["controldir"] or paths.CONTROLDIR)
+    for option, path, text in paths.misplaced_options(conf, controldir, database):
         line = None if database and option == "database" else conf.option("arcacct", option)
         if line is None:
             problems.append(Problem(options.ERROR, path, None, None, None, text))
         else:
             problems.append(Problem(options.ERROR, line.file, line.line, conf.blocks["arcacct"].name, option, text))
-    problems += _contradicting(conf, "queue_benchmark", queue_benchmark, lambda one: one.queue)
+    problems += _contradicting(conf, "queue_benchmark", paths.queue_benchmark, lambda one: one.queue)
     # Patterns of CPU models are compared in small letters; the cores of the site have no name.
     problems += _contradicting(conf, "node_benchmark", node_benchmark, lambda one: one.pattern.lower())
     problems += _contradicting(conf, "cores", installed_cores, lambda _one: "")
@@ -164,7 +162,7 @@ def _unwanted(conf: Conf, found: Sequence[Target]) -> Iterator[Problem]:
 def _contradicting(conf: Conf, option: str, read: Callable[..., Any], name_of: Callable[..., str]) -> Iterator[Problem]:
     """Lines that hold for the same name on the same day as one before."""
     block = conf.blocks.get("arcacct")
-    seen: list[tuple[str, Validity, Option]] = []
+    seen: list[tuple[str, paths.Validity, Option]] = []
     for line in block.options.get(option, ()) if block is not None else ():
         try:
             value = read(line.value)

@@ -30,15 +30,6 @@ NoProxy = tuple[str | ipaddress.IPv4Network | ipaddress.IPv6Network, ...]
 """Which hosts are reached without a proxy: those of a domain, in small letters, and of a network; empty text: all."""
 
 
-class VomslessVO(NamedTuple):
-    """The VO of jobs whose user came without one, and who vouches for it (``[AUTHGROUP ]NAME[#ISSUER]``)."""
-
-    name: str
-    issuer: str | None
-    authgroup: str | None = None
-    """Only for users that A-REX found in this authgroup of arc.conf."""
-
-
 class MapRule(NamedTuple):
     """One ``map`` line: which VO a job of another source than ARC belongs to; the first that matches holds."""
 
@@ -67,14 +58,6 @@ class NodeBenchmark(NamedTuple):
     """One ``node_benchmark`` line: the benchmark per core of every node whose CPU model matches."""
 
     pattern: str
-    benchmark: str
-    valid: paths.Validity = paths.Validity()
-
-
-class QueueBenchmark(NamedTuple):
-    """One ``queue_benchmark`` line, or ``benchmark`` of a [queue:NAME] of arc.conf: of the nodes of a queue."""
-
-    queue: str
     benchmark: str
     valid: paths.Validity = paths.Validity()
 
@@ -332,12 +315,6 @@ def vo(value: str) -> str:
     return word(value)
 
 
-def vomsless_vo(value: str) -> VomslessVO:
-    """``NAME``, ``AUTHGROUP NAME``, each with ``#ISSUER``; the issuer is a DN and may have blanks."""
-    authgroup, name, issuer = paths.vomsless_vo(value)
-    return VomslessVO(name, issuer, authgroup)
-
-
 def map_rule(value: str) -> MapRule:
     """``owner|group|project|account PATTERN vo=VO [group=G] [user=DN|withheld]``; a DN takes the rest of the line."""
     rule, _, user = f"{value} ".partition(" user=")
@@ -372,11 +349,6 @@ def local_jobs(value: str) -> LocalJobs:
 def node_benchmark(value: str) -> NodeBenchmark:
     """``"CPU MODEL PATTERN" TYPE:VALUE [from=DAY] [to=DAY]``."""
     return NodeBenchmark(*paths.rated(value, "CPU MODEL PATTERN"))
-
-
-def queue_benchmark(value: str) -> QueueBenchmark:
-    """``"QUEUE" TYPE:VALUE [from=DAY] [to=DAY]``."""
-    return QueueBenchmark(*paths.queue_benchmark(value))
 
 
 def installed_cores(value: str) -> InstalledCores:

@@ -23,7 +23,7 @@ from arcacct.benchmark import Benchmark
 from arcacct.errors import InputError
 from arcacct.publishing.ledger import COUNTS, Names, SentRecord, SentSum
 from arcacct.publishing.sent import digest_of
-from arcacct.records.model import AAR, VO, VOs
+from arcacct.records.model import AAR, VOs
 from arcacct.records.states import FAILED
 
 if TYPE_CHECKING:
@@ -435,10 +435,8 @@ class TargetPlugin(ABC):
 
     def vos(self) -> VOs:
         """The VOs of users who came without one, for records to this target."""
-        rules = tuple(VO(rule.name, rule.issuer, rule.authgroup) for rule in self.target.vomsless_vo)
-        site = self.settings.places.rules.vomsless_vos
-        recorded = tuple(VO(name, issuer, authgroup) for authgroup, name, issuer in site)
-        return VOs(rules, own=rules != recorded)
+        rules = self.target.vomsless_vo
+        return VOs(rules, own=rules != self.settings.places.rules.vomsless_vos)
 
     def default_benchmark(self) -> Benchmark:
         """The benchmark of jobs that have none."""

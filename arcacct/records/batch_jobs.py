@@ -7,7 +7,8 @@ from collections.abc import Collection, Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import Any, NamedTuple
 
-from arcacct.config.values import MapRule, NodeBenchmark, QueueBenchmark
+from arcacct.config.paths import QueueBenchmark
+from arcacct.config.values import MapRule, NodeBenchmark
 from arcacct.database.connection import Connection
 from arcacct.records.batch_systems import BATCH_SYSTEMS
 from arcacct.records.enrichment import AREX, CONFIGURED, DEFAULT

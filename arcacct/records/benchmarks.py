@@ -7,8 +7,8 @@ from collections.abc import Callable, Collection, Iterator
 from typing import NamedTuple
 
 from arcacct.benchmark import parsed_benchmark
-from arcacct.config.paths import Places
-from arcacct.config.values import NodeBenchmark, QueueBenchmark
+from arcacct.config.paths import Places, QueueBenchmark
+from arcacct.config.values import NodeBenchmark
 from arcacct.database.connection import Connection, transaction
 from arcacct.records.batch_jobs import model_benchmark, queue_benchmark
 from arcacct.records.enrichment import CONFIGURED, DEFAULT, SAMPLES, rate

@@ -6,6 +6,7 @@ import re
 from functools import lru_cache
 from typing import NamedTuple
 
+from arcacct.config.paths import VO
 from arcacct.resources import Accelerators
 
 # The values that every format is made from: the A-REX Accounting Record and the monthly usage cell.
@@ -264,17 +265,8 @@ def parsed_fqan(text: str) -> FQAN | None:
     return FQAN("/" + "/".join(groups), values.get("Role") or None, values.get("Capability") or None)
 
 
-class VO(NamedTuple):
-    """``vomsless_vo=[AUTHGROUP ]NAME[#ISSUER]``: the VO of jobs without VOMS attributes."""
-
-    name: str
-    issuer: str | None = None
-    authgroup: str | None = None
-    """The rule applies only to users in this authgroup; ``None``: to all."""
-
-
 class VOs(NamedTuple):
-    """The ``vomsless_vo`` rules that a target has."""
+    """The ``vomsless_vo`` rules of a site or of a target."""
 
     rules: tuple[VO, ...] = ()
     own: bool = False

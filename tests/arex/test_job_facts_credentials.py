@@ -7,7 +7,7 @@ from job_files import JOB, LOCAL, NOON_NS
 
 from arcacct.arex.control_files import JobFiles
 from arcacct.arex.job_facts import job_facts
-from arcacct.config.paths import JobRules
+from arcacct.config.paths import VO, JobRules
 from arcacct.records.states import StateChange
 
 BARE = b"".join(line for line in LOCAL.splitlines(keepends=True) if not line.startswith(b"voms="))
@@ -30,9 +30,9 @@ def facts_of(local: bytes, *, hashed: bool = True, **rules: object) -> StateChan
     return job_facts(files, JobRules("HEPSPEC:1.0", **rules))  # type: ignore[arg-type]
 
 
-def rule(name: str, authgroup: str | None = None, issuer: str | None = None) -> tuple[str | None, str, str | None]:
+def rule(name: str, authgroup: str | None = None, issuer: str | None = None) -> VO:
     """One line vomsless_vo."""
-    return authgroup, name, issuer
+    return VO(name, issuer, authgroup)
 
 
 @pytest.mark.parametrize(

@@ -130,11 +130,11 @@ def test_yes_or_no(text, value):
 @pytest.mark.parametrize(
     ("text", "parts"),
     [
-        ("dteam", (None, "dteam", None)),
-        (" dteam # /DC=ch/CN=voms server ", (None, "dteam", "/DC=ch/CN=voms server")),
-        ("dteam#", (None, "dteam", None)),
-        ("tokens atlas", ("tokens", "atlas", None)),
-        ("tokens  atlas#/CN=voms", ("tokens", "atlas", "/CN=voms")),
+        ("dteam", ("dteam", None, None)),
+        (" dteam # /DC=ch/CN=voms server ", ("dteam", "/DC=ch/CN=voms server", None)),
+        ("dteam#", ("dteam", None, None)),
+        ("tokens atlas", ("atlas", None, "tokens")),
+        ("tokens  atlas#/CN=voms", ("atlas", "/CN=voms", "tokens")),
     ],
 )
 def test_a_line_vomsless_vo_has_two_forms(text, parts):

@@ -10,8 +10,9 @@ import pytest
 from conf_files import APEL, DIRECTORY, SGAS
 
 from arcacct.config.parser import Conf, load
+from arcacct.config.paths import VO, QueueBenchmark
 from arcacct.config.settings import examine, settings
-from arcacct.config.values import MapRule, NodeBenchmark, QueueBenchmark, Thresholds, VomslessVO
+from arcacct.config.values import MapRule, NodeBenchmark, Thresholds
 from arcacct.errors import ConfigError
 from arcacct.targets import kinds
 
@@ -221,7 +222,7 @@ def test_inheritance(tmp_path):
     assert (apel.transport_options.x509_host_key, apel.transport_options.proxy) == ("/c/key", "http://p:3128")
     assert (sgas.transport_options.proxy, sgas.transport_options.no_proxy) == ("http://q:80", ("",))
     assert apel.transport_options.no_proxy == ("localhost",)
-    assert sgas.vomsless_vo == apel.vomsless_vo == (VomslessVO("atlas", "/CN=voms host"),)
+    assert sgas.vomsless_vo == apel.vomsless_vo == (VO("atlas", "/CN=voms host"),)
     assert (sgas.vo_group, apel.vo_group) == (("/a", "/b"), ("/c",))
     assert (sgas.settle_s, apel.settle_s) == (60, 0)
 

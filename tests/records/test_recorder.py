@@ -13,7 +13,7 @@ from job_files import DIAG, JOB, LOCAL, NOON_NS, NOON_S, STATISTICS, finished_lo
 from arcacct.arex.control_files import JobFiles
 from arcacct.arex.job_facts import job_facts
 from arcacct.arex.reconcile import remembered_status_files
-from arcacct.config.paths import JobRules
+from arcacct.config.paths import VO, JobRules
 from arcacct.database.schema import ACCOUNTING, in_memory
 from arcacct.records.enrichment import enrich
 from arcacct.records.recorder import CORRECTION, NEW_END, NEW_EVENT, NEW_JOB, NOTHING, knows, record, record_present
@@ -794,8 +794,8 @@ def test_any_files_can_be_recorded(local: bytes, diag: bytes, statistics: bytes)
 
 
 BARE = b"".join(line for line in LOCAL.splitlines(keepends=True) if not line.startswith(b"voms="))
-DTEAM = JobRules("HEPSPEC:11.11", vomsless_vos=((None, "dteam", None),))
-OTHER = JobRules("HEPSPEC:11.11", vomsless_vos=((None, "other", None),))
+DTEAM = JobRules("HEPSPEC:11.11", vomsless_vos=(VO("dteam"),))
+OTHER = JobRules("HEPSPEC:11.11", vomsless_vos=(VO("other"),))
 
 
 def vo_and_groups(con: sqlite3.Connection) -> tuple[object, ...]:

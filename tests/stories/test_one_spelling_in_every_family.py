@@ -13,7 +13,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from record_texts import car, individual_job
 
-from arcacct.records.model import AAR, VO, VOs
+from arcacct.config.paths import VO
+from arcacct.records.model import AAR, VOs
 from arcacct.sandbox import apel
 from arcacct.targets.apel.acceptance import accept_cell, accept_for_apel_job, accept_for_car
 from arcacct.targets.apel.messages import JOB_HEADERS, APELOptions

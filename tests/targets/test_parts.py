@@ -17,12 +17,13 @@ from hypothesis import strategies as st
 from record_texts import car, individual_job, record, usage_record
 
 from arcacct.benchmark import Benchmark
+from arcacct.config.paths import VO
 from arcacct.config.values import LocalJobs
 from arcacct.publishing.batches import UNFORESEEN
 from arcacct.publishing.ledger import Names
 from arcacct.publishing.plugin import Acceptance, Envelope, RecordFormat, RenderedRecord
 from arcacct.records import reader
-from arcacct.records.model import AAR, VO, Transfer, VOs
+from arcacct.records.model import AAR, Transfer, VOs
 from arcacct.resources import Accelerators
 from arcacct.targets.apel.messages import APELOptions, ssm_text
 from arcacct.targets.apel.target import APELRecords

@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
-from arcacct.config.values import MapRule, QueueBenchmark
+from arcacct.config.paths import QueueBenchmark
+from arcacct.config.values import MapRule
 from arcacct.database.connection import Connection
 from arcacct.database.schema import SOURCES
 from arcacct.errors import InputError

@@ -6,7 +6,8 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from arcacct.benchmark import Benchmark, parsed_benchmark
-from arcacct.config.values import MapRule, NodeBenchmark, QueueBenchmark
+from arcacct.config.paths import QueueBenchmark
+from arcacct.config.values import MapRule, NodeBenchmark
 from arcacct.database.connection import Connection
 from arcacct.records import batch_jobs
 from arcacct.records.batch_jobs import LocalID, model_benchmark

@@ -23,8 +23,8 @@ from gridengine_files import (
     records,
 )
 
-from arcacct.config.paths import places
-from arcacct.config.values import QueueBenchmark, map_rule
+from arcacct.config.paths import QueueBenchmark, places
+from arcacct.config.values import map_rule
 from arcacct.database.access import open_accounting
 from arcacct.export.dataset import Partition
 from arcacct.export.jobs import pages

@@ -10,7 +10,8 @@ from contextlib import closing
 import pytest
 from htcondor_files import BEGIN, HISTORY, JSON, JSONL, LONG, NOW, CondorHost, ad, arc_job, history
 
-from arcacct.config.values import QueueBenchmark, map_rule
+from arcacct.config.paths import QueueBenchmark
+from arcacct.config.values import map_rule
 from arcacct.database.access import writing
 from arcacct.errors import UsageError
 from arcacct.export.dataset import Partition

@@ -13,7 +13,8 @@ import pytest
 from campaigns import sample
 from slurm_files import BEGIN, CASES, CLUSTER, COLUMNS, DATA, JSON, SONAR, TABLE, SlurmHost, arc_job, row, table
 
-from arcacct.config.values import QueueBenchmark, map_rule
+from arcacct.config.paths import QueueBenchmark
+from arcacct.config.values import map_rule
 from arcacct.database.access import writing
 from arcacct.errors import StoreError
 from arcacct.records.recorder import name_id

@@ -14,7 +14,8 @@ from lxml import etree
 from record_texts import car
 
 from arcacct import __version__
-from arcacct.records.model import AAR, VO, VOs
+from arcacct.config.paths import VO
+from arcacct.records.model import AAR, VOs
 from arcacct.targets.apel.acceptance import accept_for_car
 from arcacct.targets.apel.messages import APELOptions, field
 from arcacct.targets.apel.target import CAR as CAR_DOCUMENT

@@ -16,8 +16,9 @@ from hypothesis import HealthCheck, given, settings
 from record_texts import individual_job
 
 from arcacct.benchmark import Benchmark
+from arcacct.config.paths import VO
 from arcacct.errors import InputError
-from arcacct.records.model import AAR, VO, VOs
+from arcacct.records.model import AAR, VOs
 from arcacct.sandbox import apel
 from arcacct.targets.apel.acceptance import accept_for_apel_job
 from arcacct.targets.apel.messages import JOB_HEADERS, APELOptions, JobKey, field, folded, job_key

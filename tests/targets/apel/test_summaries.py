@@ -16,7 +16,8 @@ from hostile_text import CELLS
 from hypothesis import given
 from hypothesis import strategies as st
 
-from arcacct.records.model import AAR, VO, UsageCell, VOs
+from arcacct.config.paths import VO
+from arcacct.records.model import AAR, UsageCell, VOs
 from arcacct.targets.apel.acceptance import accept_cell
 from arcacct.targets.apel.messages import APELOptions, place
 from arcacct.targets.apel.summaries import (

@@ -14,7 +14,8 @@ from hypothesis import HealthCheck, given, settings
 from record_texts import record
 
 from arcacct.benchmark import Benchmark
-from arcacct.records.model import AAR, VO, VOs
+from arcacct.config.paths import VO
+from arcacct.records.model import AAR, VOs
 from arcacct.resources import Accelerators
 from arcacct.sandbox import auditor
 from arcacct.targets.auditor.acceptance import accept

@@ -16,7 +16,8 @@ from lxml import etree
 from record_texts import usage_record
 
 from arcacct import __version__
-from arcacct.records.model import AAR, VO, VOs
+from arcacct.config.paths import VO
+from arcacct.records.model import AAR, VOs
 from arcacct.targets.sgas.acceptance import accept_for_sgas
 from arcacct.targets.sgas.target import UsageRecords
 from arcacct.targets.sgas.usage_record import UROptions
