@@ -166,14 +166,8 @@ class Conf:
         for block in blocks:
             twice = found.pop(block.name, None)
             if twice is not None:
-                self.complaints.append(
-                    ParseProblem(
-                        file,
-                        block.line,
-                        f"[{block.name}] is set twice; this block replaces the one in line {twice.line}; "
-                        "combine them into one block",
-                    )
-                )
+                what = f"this block replaces the one in line {twice.line}; combine them into one block"
+                self.complaints.append(ParseProblem(file, block.line, f"[{block.name}] is set twice; {what}"))
             found[block.name] = block
         for name, block in found.items():
             earlier = self.blocks.get(name)

@@ -24,7 +24,6 @@ from arcacct.resources import Accelerators
 
 ARC = "arc"
 AREX = "arex"
-GRIDENGINE = BATCH_SYSTEMS["gridengine"].source
 SACCT = BATCH_SYSTEMS["slurm"].source
 SLURM = "slurm"
 SAMPLES = "sonar"

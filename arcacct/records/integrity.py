@@ -125,14 +125,8 @@ def check(
                 done += 1
                 progress(done, parts)
             damaged |= {question.database} if problems else set()
-            yield Checked(
-                question.database,
-                question.text,
-                _few(list(dict.fromkeys(problems))),
-                len(question.parts),
-                earlier,
-                memory.begun_s,
-            )
+            shown = _few(list(dict.fromkeys(problems)))
+            yield Checked(question.database, question.text, shown, len(question.parts), earlier, memory.begun_s)
         memory.forget()
         durable.log_done(here.directory, durable.CHECK, is_well=not damaged)
 
@@ -207,12 +201,8 @@ class _Memory:
 
     def keep(self) -> None:
         """Write the file; if that is impossible, the next check starts from the first part."""
-        found = {
-            "files": self._files,
-            "last_seq": self._last_seq,
-            "begun_s": self.begun_s,
-            "sound": sorted({*self.earlier, *self._sound}),
-        }
+        found = {"files": self._files, "last_seq": self._last_seq, "begun_s": self.begun_s}
+        found["sound"] = sorted({*self.earlier, *self._sound})
         with suppress(OSError), open(self._path, "w", encoding="utf-8", opener=private) as file:
             json.dump(found, file)
 

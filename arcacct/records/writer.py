@@ -337,17 +337,9 @@ class JobWriter:
         is_without_wall = not numbers.wall_s and ("wall_s" in unknown or self._source == enrichment.AREX)
         if not numbers.submit_time:
             start = next((_instant(when) for key, when in reversed(job.events) if key == "LRMSSTART"), 0)
-        return states.implausible_values(
-            numbers.submit_time,
-            numbers.end_time,
-            None if is_without_wall else numbers.wall_s,
-            numbers.cpu_user_s,
-            numbers.cpu_kernel_s,
-            cores,
-            nodes,
-            job.benchmark or extra.get("benchmark"),
-            start,
-        )
+        wall_s = None if is_without_wall else numbers.wall_s
+        used = (numbers.submit_time, numbers.end_time, wall_s, numbers.cpu_user_s, numbers.cpu_kernel_s)
+        return states.implausible_values(*used, cores, nodes, job.benchmark or extra.get("benchmark"), start)
 
     def _hold(self, record_id: int, found: tuple[ImplausibleValue, ...], rows: ArexRows) -> None:
         hold(self._con, record_id, found, (rows.numbers.cpu_user_s, rows.numbers.cpu_kernel_s))

@@ -15,7 +15,8 @@ from arcacct.database import access, schema, upkeep
 from arcacct.publishing import sent
 from arcacct.queries.job_history import MADE_AGAIN, SentTexts
 from arcacct.records import batch_jobs
-from arcacct.records.enrichment import GRIDENGINE, SACCT
+from arcacct.records.batch_systems import GRIDENGINE
+from arcacct.records.enrichment import SACCT
 from arcacct.records.model import Job
 from arcacct.records.writer import JobWriter
 from arcacct.sources.engine.imports import BatchPolicy, RunsImport
@@ -77,7 +78,11 @@ def test_clusters_and_cells_are_told_apart_too(memory, empty_box) -> None:
     site = made(memory, empty_box)
     here = site.settings.places
     end = jobs(1)[0].end_time
-    for kind, source, place in (("sonar", SACCT, "one"), ("sonar", SACCT, "two"), ("gesge", GRIDENGINE, "default")):
+    for kind, source, place in (
+        ("sonar", SACCT, "one"),
+        ("sonar", SACCT, "two"),
+        ("gesge", GRIDENGINE.source, "default"),
+    ):
         job = Job(
             batch_jobs.job_id(kind, place, 7, end - 900), "completed", end - 900, end, local_job_id="7",
             user_dn="/CN=Ada", vo="atlas", exit_code=0, wall_s=100, cpu_user_s=1, cpu_kernel_s=1,

@@ -43,7 +43,7 @@ def told(content: bytes | pathlib.Path, piece: int = 1 << 20, **form: Any) -> li
 
 def runs(content: bytes | pathlib.Path, **form: Any) -> dict[tuple[int, int], SlurmRun]:
     """The runs of an output, by number and submission."""
-    return {one.what.key[1:]: one.what for one in told(content, **form) if isinstance(one.what, SlurmRun)}
+    return {one.what[1:3]: one.what for one in told(content, **form) if isinstance(one.what, SlurmRun)}
 
 
 def run(content: bytes | pathlib.Path, job_id: int, **form: Any) -> SlurmRun:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from codecs import BOM_UTF8
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import groupby
+from itertools import chain, groupby
 from typing import NamedTuple
 
 from arcacct.database.connection import Connection
@@ -277,6 +277,17 @@ class LogLine(NamedTuple):
     """Bytes of the whole line, with its line end."""
     is_complete: bool = True
     """False: it may still be being written."""
+
+
+def with_beginning(chunks: Iterable[bytes]) -> tuple[bytes, Iterator[bytes]]:
+    """Return the beginning of some bytes without blanks, empty if there is nothing else, and all of them again."""
+    coming = iter(chunks)
+    begun: list[bytes] = []
+    for chunk in coming:
+        begun.append(chunk if begun else chunk.removeprefix(BOM_UTF8))
+        if chunk.strip():
+            break
+    return b"".join(begun).lstrip(), chain(begun, coming)
 
 
 def lines_of(chunks: Iterable[bytes], longest: int = LONGEST_LINE) -> Iterator[LogLine]:

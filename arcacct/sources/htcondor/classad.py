@@ -6,12 +6,12 @@ import codecs
 import json
 import re
 from collections.abc import Collection, Iterable, Iterator
-from itertools import chain
 from typing import Any, NamedTuple
 
 from arcacct.errors import InputError
 from arcacct.files.json_reader import Found, Objects, is_torn
 from arcacct.records.rejected import Fault
+from arcacct.sources.engine.batch_runs import with_beginning
 
 LARGEST_AD = 4 * 1024 * 1024
 """In bytes, or characters of JSON. Ads usually have some 5 kB."""
@@ -110,14 +110,7 @@ def read(chunks: Iterable[bytes], wanted: Collection[str]) -> Iterator[ParsedAd]
 
     Raises InputError when the input has no ads.
     """
-    coming = iter(chunks)
-    begun: list[bytes] = []
-    for chunk in coming:
-        if chunk.strip():
-            begun.append(chunk.removeprefix(codecs.BOM_UTF8))
-            break
-    first = b"".join(begun).lstrip()
-    whole = chain(begun, coming)
+    first, whole = with_beginning(chunks)
     if first[:1] in (b"[", b"{"):
         return _json_ads(whole, wanted)
     lines = first.split(b"\n", _MOST_SEEN)[:_MOST_SEEN]

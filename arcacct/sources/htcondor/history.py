@@ -13,6 +13,7 @@ from arcacct.errors import InputError
 from arcacct.files.subprocess import printed
 from arcacct.records.model import parsed_fqan, whole_cpu_s
 from arcacct.records.rejected import Fault, tried
+from arcacct.records.slurm_formats import clean
 from arcacct.resources import LARGEST, LATEST_S
 from arcacct.sources.engine.runs import NEVER_STARTED, UNFINISHED, Asked, Field, NoUsage, ParsedRun, values_of
 from arcacct.sources.htcondor import classad
@@ -101,11 +102,6 @@ class CondorJob(NamedTuple):
     token_id: str = ""
 
     @property
-    def key(self) -> tuple[str, int, int, int]:
-        """Return HTCondor's key of a job."""
-        return self[:4]
-
-    @property
     def without_token(self) -> CondorJob:
         """Return the job without the values of its token."""
         return self._replace(token_subject="", token_issuer="", token_groups="", token_scopes="", token_id="")
@@ -188,7 +184,7 @@ def _text(value: Value) -> str | None:
         return None
     if not isinstance(value, str):
         raise ValueError(f"not text: {str(value)[:40]}")  # noqa: TRY004  a value of the ad, not of the program
-    return value.encode("utf-8", "backslashreplace").decode().replace("\0", "\\x00") or None
+    return clean(value) or None
 
 
 def _signalled(value: Value) -> bool | None:
@@ -230,9 +226,7 @@ FIELDS = (
     Field("RemoteSysCpu", _share, "last_kernel_s", unit="s"),
     Field("CumulativeRemoteUserCpu", _share, "every_user_s", unit="s"),
     Field("CumulativeRemoteSysCpu", _share, "every_kernel_s", unit="s"),
-    Field("CpusProvisioned", _cpus, "cores"),
-    Field("MachineAttrCpus0", _cpus, "cores"),
-    Field("RequestCpus", _cpus, "cores"),
+    *(Field(name, _cpus, "cores") for name in ("CpusProvisioned", "MachineAttrCpus0", "RequestCpus")),
     Field("MaxHosts", _count, "nodes"),
     Field("GPUsProvisioned", _share, "gpus"),
     Field("RequestGPUs", _share, "gpus"),
@@ -244,9 +238,7 @@ FIELDS = (
     Field("ExitCode", _whole, "exit_status"),
     Field("ExitBySignal", _signalled, "is_signalled"),
     Field("ExitSignal", _count, "exit_signal"),
-    Field("AllRemoteHosts", _text, "hosts"),
-    Field("LastRemoteHost", _text, "hosts"),
-    Field("RemoteHost", _text, "hosts"),
+    *(Field(name, _text, "hosts") for name in ("AllRemoteHosts", "LastRemoteHost", "RemoteHost")),
     Field("Owner", _text, "user"),
     Field("AcctGroup", _text, "account"),
     Field("AccountingGroup", _text, "account"),

@@ -118,6 +118,7 @@ def _of_chunks(text: str, key: str, each: int = 0) -> int | None:
     return batch_runs.cores_of(str(total))
 
 
+_CORES = ("Resource_List.mppwidth", "resources_used.ncpus", "total_execution_slots")
 FIELDS = (
     Field("ctime", batch_runs.known_time_s, "submit_time", is_needed=True, unit="s since 1970"),
     Field("start", batch_runs.known_time_s, "start_time", is_needed=True, unit="s since 1970"),
@@ -127,9 +128,7 @@ FIELDS = (
     Field("resources_used.mem", _kib, "memory_kib", unit="KiB"),
     Field("resources_used.vmem", _kib, "virtual_memory_kib", unit="KiB"),
     Field("exec_host", _slots, "slots"),
-    Field("Resource_List.mppwidth", batch_runs.cores_of, "cores"),
-    Field("resources_used.ncpus", batch_runs.cores_of, "cores"),
-    Field("total_execution_slots", batch_runs.cores_of, "cores"),
+    *(Field(name, batch_runs.cores_of, "cores") for name in _CORES),
     Field("Resource_List.ncpus", batch_runs.cores_of, "requested_cores"),
     Field("Resource_List.nodes", partial(_of_chunks, key="ppn=", each=1), "cores_of_nodes"),
     Field("resources_used.ngpus", batch_runs.cores_of, "gpus"),
@@ -138,9 +137,7 @@ FIELDS = (
     Field("Resource_List.nodes", partial(_of_chunks, key="gpus="), "gpus"),
     Field("Resource_List.gpus", batch_runs.cores_of, "gpus"),
     Field("Exit_status", _code, "exit"),
-    Field("user", batch_runs.text_of, "user"),
-    Field("group", batch_runs.text_of, "group"),
-    Field("account", batch_runs.text_of, "account"),
+    *(Field(name, batch_runs.text_of, name) for name in ("user", "group", "account")),
     Field("project", _project, "project"),
     Field("jobname", batch_runs.text_of, "name"),
     Field("queue", batch_runs.text_of, "queue"),

@@ -108,11 +108,6 @@ class SlurmRun(NamedTuple):
     memory_kib: int | None = None
     virtual_memory_kib: int | None = None
 
-    @property
-    def key(self) -> tuple[str, int, int]:
-        """Return Slurm's key of a run: cluster, number, submission time."""
-        return self[:3]
-
 
 class SacctPart(NamedTuple):
     """One row of sacct: a job (``step`` empty) or one of its steps; ``None``: unknown."""
@@ -350,9 +345,7 @@ FIELDS = (
     Field("JobIDRaw", lambda text: slurm_formats.job_number(_as_it_is(text)), "number", is_needed=True),
     Field("Cluster", _text, "cluster"),
     Field("State", _as_it_is, "state", is_needed=True),
-    Field("Submit", _as_it_is, "submit", is_needed=True, unit="s since 1970"),
-    Field("Start", _as_it_is, "start", is_needed=True, unit="s since 1970"),
-    Field("End", _as_it_is, "end", is_needed=True, unit="s since 1970"),
+    *(Field(name, _as_it_is, name.lower(), True, "s since 1970") for name in ("Submit", "Start", "End")),
     Field("Elapsed", _said(slurm_formats.duration_us), "elapsed_us", unit="us"),
     Field("ElapsedRaw", _said(slurm_formats.amount), "elapsed_s", unit="s"),
     Field("Suspended", _said(slurm_formats.duration_us), "suspended_us", unit="us"),
@@ -369,12 +362,7 @@ FIELDS = (
     Field("ConsumedEnergyRaw", _said(slurm_formats.amount), "energy_j", unit="J"),
     Field("MaxRSS", _said(slurm_formats.size_kib), "memory_kib", unit="KiB"),
     Field("MaxVMSize", _said(slurm_formats.size_kib), "virtual_memory_kib", unit="KiB"),
-    Field("Partition", _text, "partition"),
-    Field("User", _text, "user"),
-    Field("Group", _text, "group"),
-    Field("Account", _text, "account"),
-    Field("QOS", _text, "qos"),
-    Field("WCKey", _text, "wckey"),
+    *(Field(name, _text, name.lower()) for name in ("Partition", "User", "Group", "Account", "QOS", "WCKey")),
     Field("NodeList", _text, "node_list"),
 )
 COLUMNS = tuple(one.name for one in FIELDS)

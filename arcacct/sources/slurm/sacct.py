@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import codecs
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime, tzinfo
-from itertools import chain
 from typing import Any, NamedTuple
 
 from arcacct.errors import InputError
@@ -17,7 +15,7 @@ from arcacct.records import slurm_formats
 from arcacct.records.rejected import Fault, fault_of, tried
 from arcacct.records.slurm_formats import Instants
 from arcacct.resources import LARGEST, LATEST_S
-from arcacct.sources.engine.batch_runs import lines_of
+from arcacct.sources.engine.batch_runs import lines_of, with_beginning
 from arcacct.sources.engine.runs import Asked, Noise, NoUsage, ParsedRun
 from arcacct.sources.slurm import record
 from arcacct.sources.slurm.record import (
@@ -259,6 +257,7 @@ def parts(element: Element, unusable: set[str]) -> tuple[SacctPart, SacctUse]:
     number = _number(job.get("job_id"))
     if not number:
         raise ValueError("job_id is missing")
+    texts: dict[str, Any] = {name: _text(job.get(name)) for name in ("partition", "group", "account", "qos", "name")}
     run = SlurmRun(
         _text(job.get("cluster")) or _text(_inside(job, "association").get("cluster")),
         number,
@@ -268,14 +267,10 @@ def parts(element: Element, unusable: set[str]) -> tuple[SacctPart, SacctUse]:
         exit_signal=signal,
         nodes=allocated.get("node") or _count(job.get("allocation_nodes")),
         node_list=_text(job.get("nodes")),
-        partition=_text(job.get("partition")),
         user=_text(job.get("user")) or _text(_inside(job, "association").get("user")),
-        group=_text(job.get("group")),
-        account=_text(job.get("account")),
-        qos=_text(job.get("qos")),
         wckey=_text(_inside(job, "wckey").get("wckey")),
-        name=_text(job.get("name")),
         tres=",".join(f"{name}={count}{'M' if name == 'mem' else ''}" for name, count in sorted(allocated.items())),
+        **texts,
     )
     part = SacctPart(
         step="",
@@ -410,16 +405,8 @@ def read(chunks: Iterable[bytes], form: OutputForm) -> Iterator[ParsedRun]:
 
     Raises InputError when it is not an output of sacct, or when it is cut off. The jobs before that are good.
     """
-    coming = iter(chunks)
-    begun: list[bytes] = []
-    for chunk in coming:
-        begun.append(chunk if begun else chunk.removeprefix(codecs.BOM_UTF8))
-        if chunk.strip():
-            break
-    whole = chain(begun, coming)
-    if b"".join(begun).lstrip().startswith(b"{"):
-        return _json(whole, form)
-    return _table(whole, form)
+    beginning, whole = with_beginning(chunks)
+    return _json(whole, form) if beginning.startswith(b"{") else _table(whole, form)
 
 
 def _json(chunks: Iterable[bytes], form: OutputForm) -> Iterator[ParsedRun]:

@@ -72,14 +72,8 @@ def sonar(
 
 
 def _site(con: Connection, settings: Settings, *, records: bool | None = None, details: bool = False) -> Site:
-    return Site(
-        settings.map,
-        settings.node_benchmarks,
-        settings.queue_benchmarks,
-        settings.places.rules.default_benchmark,
-        not has_arex_records(con) if records is None else records,
-        details,
-    )
+    rated = (settings.node_benchmarks, settings.queue_benchmarks, settings.places.rules.default_benchmark)
+    return Site(settings.map, *rated, not has_arex_records(con) if records is None else records, details)
 
 
 def _join(con: Connection, settings: Settings) -> int:

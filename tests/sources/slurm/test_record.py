@@ -366,7 +366,7 @@ def test_a_bad_line_among_steps_costs_no_job(bad: str) -> None:
     steps = [row(f"1.{number}", MaxRSS=f"{number}M") for number in (1, 2)]
     found = told(table(row(1), steps[0], bad, steps[1], row(2)))
 
-    assert [one.what.key[1] for one in found if isinstance(one.what, SlurmRun)] == [1, 2]
+    assert [one.what.job_id for one in found if isinstance(one.what, SlurmRun)] == [1, 2]
     assert [one.position for one in found if one.is_line] == ["line 4"]
     assert run(table(row(1), steps[0], bad, steps[1]), 1).memory_kib == 2048
 
