@@ -92,14 +92,10 @@ def batch_options(
             help=f"In jobs of A-REX, {system.title}'s measured values have priority.",
         ),
         click.option(
-            "--derive-again",
-            is_flag=True,
-            help=f"Rebuild jobs from imported {what}s, after a change of map lines.",
+            "--derive-again", is_flag=True, help=f"Rebuild jobs from imported {what}s, after a change of map lines."
         ),
         click.option(
-            "--retry",
-            is_flag=True,
-            help="Retry rejected records (see `import rejected`); then read FILE, if given.",
+            "--retry", is_flag=True, help="Retry rejected records (see `import rejected`); then read FILE, if given."
         ),
         click.option("--lenient", is_flag=True, help="Exit with 0 even if jobs or files could not be used."),
         click.pass_context,

@@ -38,9 +38,7 @@ _job_id = click.argument("job_id", metavar="JOBID", shell_complete=completed("jo
 @click.command(
     short_help="Show everything about one job: record, events, transfers, and what was sent, or why it was not.",
     epilog=examples(
-        "arcacct job rUkNDmRi",
-        "arcacct job --only why --sent rUkNDmRi",
-        "arcacct job --only events --format csv 27647",
+        "arcacct job rUkNDmRi", "arcacct job --only why --sent rUkNDmRi", "arcacct job --only events --format csv 27647"
     ),
 )
 @click.option("--only", type=click.Choice(SECTIONS), help="Only this section; info, events and transfers as arcctl.")

@@ -74,13 +74,7 @@ FORMER = {
     "features shutdown clear": FormerWords("features shutdown --cancel", "`features shutdown --cancel DIRECTORY`"),
 }
 """By the words that were a command. All but arcctl's are gone in the next release."""
-MODULES = {
-    "sweep": "record",
-    "query": "job",
-    "import": "imports",
-    "db": "database",
-    "doctor": "config",
-}
+MODULES = {"sweep": "record", "query": "job", "import": "imports", "db": "database", "doctor": "config"}
 """The module of a command below `arcacct.cli`, where it is not called as the command."""
 
 

@@ -124,11 +124,7 @@ def republish(
     complaints: list[str] = []
     with at_work("planning"):
         options = target_run.RunOptions(
-            dry_run=True,
-            write_to=write_to,
-            receiver_rows=receiver_rows,
-            announce=announce,
-            complain=complaints.append,
+            dry_run=True, write_to=write_to, receiver_rows=receiver_rows, announce=announce, complain=complaints.append
         )
         planned = run.republish(found, targets, period, options)
     show(planned, planned=True, nothing=_NOTHING)

@@ -249,12 +249,7 @@ class Periods(NamedTuple):
     help="End of the period (inclusive), as in arcctl: jobs that ended at TIME or before.",
 )
 @click.option(
-    "-s",
-    "--start-from",
-    "submitted_after_s",
-    type=INSTANT,
-    metavar="TIME",
-    help="Jobs submitted after this time.",
+    "-s", "--start-from", "submitted_after_s", type=INSTANT, metavar="TIME", help="Jobs submitted after this time."
 )
 @click.option(
     "--from",
@@ -299,12 +294,7 @@ class Periods(NamedTuple):
     help="With this jobname, projectname, vomsfqan, rte, dtrurl, ...",
 )
 @click.option("-a", "--show-active", is_flag=True, help="Also jobs that have not ended yet.")
-@click.option(
-    "-o",
-    "--output",
-    type=click.Choice(OUTPUTS),
-    help="Print arcctl's output of this kind; default brief.",
-)
+@click.option("-o", "--output", type=click.Choice(OUTPUTS), help="Print arcctl's output of this kind; default brief.")
 @arcctl_option
 @click.option("--by", metavar="COLUMN,...", help=f"A table by any of {', '.join(NEEDS)}.")
 @click.option("--details", is_flag=True, help="With --by: also failed jobs and data volumes.")

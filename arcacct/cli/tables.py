@@ -55,12 +55,7 @@ def format_option(
     listed = "; ".join(f"{word}: {meanings[word]}" for word in words if word in meanings)
     return in_order(
         click.option(
-            "--format",
-            "form",
-            type=click.Choice(words),
-            default=words[0],
-            show_default=True,
-            help=f"{start} {listed}.",
+            "--format", "form", type=click.Choice(words), default=words[0], show_default=True, help=f"{start} {listed}."
         ),
         *(
             click.option(f"--{word}", "form", flag_value=word, hidden=True, help=f"As --format {word}.")

@@ -128,10 +128,7 @@ def query_result(con: Connection, sql: str, limits: QueryLimits) -> Iterator[Res
     began = time.monotonic()
     if isinstance(con, Foreign):
         con.more_time(limits.seconds)
-    with (
-        watched(con, lambda: time.monotonic() - began < limits.seconds),
-        _explaining(sql, limits, refusals),
-    ):
+    with watched(con, lambda: time.monotonic() - began < limits.seconds), _explaining(sql, limits, refusals):
         cursor = con.execute(sql)
         if cursor.description is None:
             raise UsageError(f"{beginning(sql)}: this statement does not return rows")

@@ -313,11 +313,7 @@ def _implausible(found: Health, limits: Thresholds) -> Iterator[Check]:
         "arcacct_recent_jobs_without{what}",
         "Those without a measured wall time, without CPU time, and with only the default benchmark",
         _of_basis(
-            lambda one: {
-                ("wall",): one.without_wall,
-                ("cpu",): one.without_cpu,
-                ("benchmark",): one.without_benchmark,
-            }
+            lambda one: {("wall",): one.without_wall, ("cpu",): one.without_cpu, ("benchmark",): one.without_benchmark}
         ),
     ),
 )
@@ -514,16 +510,8 @@ def _care(found: Health, limits: Thresholds) -> Iterator[Check]:
 
 @_check(
     "howto/switch-from-jura-ng.md",
-    Metric(
-        "arcacct_targets",
-        "Configured targets of arcacct",
-        _of_settings(lambda one: len(one.targets)),
-    ),
-    Metric(
-        "arcacct_publishes",
-        "0: this host only records (publishes=no)",
-        _of_settings(lambda one: one.publishes),
-    ),
+    Metric("arcacct_targets", "Configured targets of arcacct", _of_settings(lambda one: len(one.targets))),
+    Metric("arcacct_publishes", "0: this host only records (publishes=no)", _of_settings(lambda one: one.publishes)),
     Metric(
         "arcacct_jura_targets",
         "Targets in arc.conf, to which A-REX's jura publishes",

@@ -44,12 +44,7 @@ class RecordRouter(RecordBatcher):
     """
 
     def __init__(
-        self,
-        ctx: RunContext,
-        delivery: Delivery,
-        *,
-        republish: bool = False,
-        waiting: Set[int] | None = None,
+        self, ctx: RunContext, delivery: Delivery, *, republish: bool = False, waiting: Set[int] | None = None
     ) -> None:
         """Prepare for a target that is or ever was sent records. ``waiting``: `kept_records.take_over`."""
         self._waiting = waiting or frozenset()
@@ -425,10 +420,7 @@ def _places_by_end(ctx: RunContext, seq: int, horizon: int, ended_from: int) -> 
     if ended >= most or not sent.fewer_records_than(ctx.publishing, ctx.block, most - ended):
         return None
     known = [*sent.jobs_of(ctx.publishing, ctx.block), *held.job_ids(ctx.publishing, ctx.block)]
-    return {
-        *reader.places_ended_from(con, seq, horizon, ended_from),
-        *reader.places_of(con, known, seq, horizon),
-    }
+    return {*reader.places_ended_from(con, seq, horizon, ended_from), *reader.places_of(con, known, seq, horizon)}
 
 
 def add_held(ctx: RunContext, router: RecordRouter) -> None:

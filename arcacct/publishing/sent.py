@@ -20,15 +20,7 @@ from typing import Any, NamedTuple, TypeVar
 from arcacct.database.connection import Connection
 from arcacct.database.durable import transaction
 from arcacct.publishing import ledger_rows
-from arcacct.publishing.ledger import (
-    Message,
-    SentRecord,
-    SentSum,
-    SentVersion,
-    kept_bytes,
-    records_of,
-    stored,
-)
+from arcacct.publishing.ledger import Message, SentRecord, SentSum, SentVersion, kept_bytes, records_of, stored
 from arcacct.publishing.ledger_rows import THERE
 from arcacct.records.model import AAR
 from arcacct.records.states import SQL_BY_ITSELF

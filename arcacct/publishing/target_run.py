@@ -24,30 +24,14 @@ from arcacct.publishing.delivery import Delivery
 from arcacct.publishing.former_publisher import former_publisher
 from arcacct.publishing.ledger import COUNTS, LedgerGap
 from arcacct.publishing.plugin import ReceiverRows, Sender, TargetPlugin
-from arcacct.publishing.records import (
-    RecordRouter,
-    add_held,
-    add_logged,
-    add_period,
-    release_absent,
-    zero_records,
-)
+from arcacct.publishing.records import RecordRouter, add_held, add_logged, add_period, release_absent, zero_records
 from arcacct.publishing.safeguard import DecreaseGuard
 from arcacct.publishing.selection import first_start
 from arcacct.publishing.senders import LazySender
 from arcacct.publishing.sent import published_jobs, published_sums
 from arcacct.publishing.target_months import KEPT, LOWER
 from arcacct.records import reader, usage
-from arcacct.times import (
-    Month,
-    iso,
-    month_bounds,
-    month_name,
-    month_of,
-    months_between,
-    next_month,
-    recent_months,
-)
+from arcacct.times import Month, iso, month_bounds, month_name, month_of, months_between, next_month, recent_months
 from arcacct.wording import count_of
 
 # The start of a target: where jura-ng stopped, where it was under another name, or where our own recording started.

@@ -83,11 +83,7 @@ def stats_json(
     if version == 6:
         times = {"rangestart": totals.first_submission, "rangeend": totals.last_end}
     else:
-        times = {
-            "minstarttime": totals.first_submission,
-            "maxendtime": totals.last_end,
-            "minendtime": totals.first_end,
-        }
+        times = {"minstarttime": totals.first_submission, "maxendtime": totals.last_end, "minendtime": totals.first_end}
     found |= times | {"cputime": totals.cputime, "users": users, "wlcgvos": vos}
     return found if version == 6 else found | {"fqans": fqans}
 
@@ -229,8 +225,7 @@ def arcctl_record(con: Connection, record_id: int, arcctl: int | None = None) ->
     arcctl = arcctl or version + 5
     known = {key: column for key, column in _VALUES.items() if version != 1 or key not in _OF_VERSION_2}
     row = con.execute(
-        f"SELECT {', '.join(known.values())}{_NAMES}{_NAMES_2 if version != 1 else ''} WHERE RecordID = ?",
-        (record_id,),
+        f"SELECT {', '.join(known.values())}{_NAMES}{_NAMES_2 if version != 1 else ''} WHERE RecordID = ?", (record_id,)
     ).fetchone()
     found: ArcctlJob = dict.fromkeys(_VALUES)
     found |= dict(zip(known, map(_printable, row), strict=True))

@@ -660,11 +660,7 @@ def _month_number(second: int) -> int:
 
 
 def _kept(
-    con: Connection,
-    kept: _KeptSums,
-    selection: Selection,
-    keys: Sequence[str],
-    periods: _Periods,
+    con: Connection, kept: _KeptSums, selection: Selection, keys: Sequence[str], periods: _Periods
 ) -> list[UsagePart]:
     named = list[object]()
     condition = " AND ".join(["1", *_named(selection, named, fqan="nullif(FQAN, '')")])

@@ -24,11 +24,7 @@ if TYPE_CHECKING:
     from arcacct.config.settings import Settings
     from arcacct.publishing.plugin import TargetPlugin
 
-FOLDERS = {
-    "arex/jura/sgas": "sgas",
-    "arex/jura/apel": "apel",
-    "arcacct/directory": "directory",
-}
+FOLDERS = {"arex/jura/sgas": "sgas", "arex/jura/apel": "apel", "arcacct/directory": "directory"}
 """The folder of each kind of block. Its ``options.py`` has a KIND, its ``target.py`` a PLUGIN (`publishing.plugin`)."""
 GROUP = "arcacct.targets"
 

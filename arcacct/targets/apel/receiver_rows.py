@@ -139,11 +139,7 @@ def read(paths: Iterable[str], our_hosts: Set[str | None]) -> ReceiverRows:
             sync = json.dumps(SyncKey(folded(row.text("Site")), folded(row.text("SubmitHost")), *month))
             sums[COUNTS, sync] = SentSum(sync, *month, 1, is_adopted=1)
     return ReceiverRows(
-        tuple((kind, one) for (kind, _key), one in sums.items()),
-        tuple(records.values()),
-        others,
-        unsendable,
-        unread,
+        tuple((kind, one) for (kind, _key), one in sums.items()), tuple(records.values()), others, unsendable, unread
     )
 
 

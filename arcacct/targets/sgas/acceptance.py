@@ -9,14 +9,7 @@ from arcacct.records.model import AAR, FQAN, Transfer, job_record_id, machine_ho
 from arcacct.secrecy import without_credentials
 from arcacct.targets.common import EXACT, Care, carried
 from arcacct.targets.sgas.usage_record import RULES, UROptions, local_job_id
-from arcacct.targets.verdicts import (
-    benchmark_problem,
-    changed,
-    job_refusal,
-    refused,
-    repair_texts,
-    repair_values,
-)
+from arcacct.targets.verdicts import benchmark_problem, changed, job_refusal, refused, repair_texts, repair_values
 from arcacct.times import LAST_SECOND
 
 _MOST = {column: int(rule.most) for column, rule in RULES.items()}

@@ -8,14 +8,7 @@ from typing import TYPE_CHECKING, Any
 from arcacct.config.settings import Settings
 from arcacct.database.connection import Connection
 from arcacct.publishing.ledger import Names
-from arcacct.publishing.plugin import (
-    Acceptance,
-    DuplicatePolicy,
-    Envelope,
-    RecordFormat,
-    Sender,
-    TargetPlugin,
-)
+from arcacct.publishing.plugin import Acceptance, DuplicatePolicy, Envelope, RecordFormat, Sender, TargetPlugin
 from arcacct.records.model import AAR, job_record_id, machine_host
 from arcacct.targets.common import now_time, quoted
 from arcacct.targets.parts import Plain, RecordOfParts
