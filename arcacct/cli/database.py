@@ -17,15 +17,8 @@ from arcacct.cli.queries import RATING
 from arcacct.cli.tables import TOLD, format_option
 from arcacct.cli.tables import show as show_table
 from arcacct.config.paths import Places, refuse_of_arex
-from arcacct.database.access import (
-    accounting,
-    initialise,
-    leave_open,
-    open_publishing,
-    read_accounting,
-    read_publishing,
-    require,
-)
+from arcacct.database import access
+from arcacct.database.access import accounting, open_publishing, read_accounting, read_publishing, require
 from arcacct.errors import ConfigError, InputError, StoreError
 from arcacct.publishing.locks import publishing_lock
 from arcacct.records import usage
@@ -85,7 +78,7 @@ def upgrade(ctx: click.Context) -> None:
 def _initialise(here: Places, made: Sequence[int] = ()) -> None:
     """Create or take forward; ``made``: the scripts by which the accounting database was created just now."""
     with at_work("upgrading the databases"):
-        initialised = initialise(here)
+        initialised = access.initialise(here)
     for path, ran in initialised.items():
         steps = [*made, *ran] if path == here.database else ran
         if steps:
@@ -95,7 +88,7 @@ def _initialise(here: Places, made: Sequence[int] = ()) -> None:
     # A read-only user needs the files of an open database.
     with accounting(here) as con, at_work("summing up"):
         usage.update_breakdown(con, here, everything=True)
-    leave_open(open_publishing(here), here.publishing_database)
+    access.leave_open(open_publishing(here), here.publishing_database)
 
 
 @db.command(

@@ -9,16 +9,9 @@ from typing import Any, NamedTuple
 
 import click
 
+from arcacct.cli import progress
 from arcacct.cli.console import examples, print_error, print_line
 from arcacct.cli.options import INSTANT, Decorator, in_order, settings_of, together
-from arcacct.cli.progress import (
-    print_counts,
-    print_retried,
-    print_unmeasured,
-    print_unusable,
-    until_signal,
-    wait_option,
-)
 from arcacct.database.access import accounting
 from arcacct.errors import InputError, UsageError
 from arcacct.records.batch_systems import BatchSystem
@@ -84,7 +77,7 @@ def batch_options(
     return in_order(
         *((followed,) if follow else ()),
         *((_run_options(program, timeout_s),) if program else ()),
-        wait_option,
+        progress.wait_option,
         click.option(
             f"--prefer-{system.name}",
             "prefer",
@@ -118,11 +111,11 @@ def run_import(
     with accounting(settings.places) as con:
         work = RunsImport(source, settings.places, con, policy, form, print_error)
         if given.retry:
-            print_retried(work.retry())
+            progress.print_retried(work.retry())
         if given.derive_again:
             work.again()
         if given.follow:
-            with until_signal() as goes_on:
+            with progress.until_signal() as goes_on:
                 work.follow(files, goes_on=goes_on)
         else:
             work.files(files)
@@ -147,7 +140,7 @@ def print_report(source: SourceType[Any], report: RunsReport) -> None:
         for why, jobs in sorted(report.unused.items())
         if why not in (UNFINISHED, NEVER_STARTED)
     ]
-    print_counts(
+    progress.print_counts(
         (report.rejected, "job", " not usable; all others are imported"),
         (report.bad_lines, "line", " not usable, without a job's own values; see `arcacct import rejected`"),
         (report.noise, "line", " ignored: blank, not a record, or without a line end"),
@@ -164,8 +157,8 @@ def print_report(source: SourceType[Any], report: RunsReport) -> None:
         f" {count_of(taken.added, 'job')} added, {taken.changed} changed,"
         f" {count_of(taken.enriched, 'job')} of others completed"
     )
-    print_unmeasured(taken)
-    print_unusable(report.unusable)
+    progress.print_unmeasured(taken)
+    progress.print_unusable(report.unusable)
 
 
 def need_input(files: Sequence[str], given: BatchOptions, complaint: str) -> None:

@@ -21,17 +21,9 @@ from arcacct.errors import InputError, UsageError
 from arcacct.records.batch_systems import GRIDENGINE
 from arcacct.sources.engine.imports import BatchPolicy, RunsImport
 from arcacct.sources.engine.runs import BatchSite
+from arcacct.sources.gridengine import qacct
 from arcacct.sources.gridengine.accounting_file import Origin
 from arcacct.sources.gridengine.importer import SOURCE
-from arcacct.sources.gridengine.qacct import (
-    ALL_COLUMNS,
-    FileRecords,
-    block,
-    database_sums,
-    qacct_lines,
-    table,
-    table_columns,
-)
 from arcacct.sources.registry import join_telemetry
 from arcacct.wording import count_of
 
@@ -159,16 +151,16 @@ def _summary(files: tuple[str, ...], asked: GridEngineOptions, *, is_lenient: bo
     question = question_of(asked.qacct, asked.by, asked.begin, asked.end)
     tasks = None if asked.tasks is None else tasks_of(asked.tasks)
     with translating("temporary database"):
-        found = FileRecords(files, print_error)
+        found = qacct.FileRecords(files, print_error)
         with closing(found.con) as con:
-            sums = database_sums(con, question) if asked.job is None else []
-            records = iter(table(sums)) if asked.job is None else found.of_job(asked.job, tasks, question)
+            sums = qacct.database_sums(con, question) if asked.job is None else []
+            records = iter(qacct.table(sums)) if asked.job is None else found.of_job(asked.job, tasks, question)
             if asked.form != "qacct":
-                show(table_columns(question) if asked.job is None else ALL_COLUMNS, records, asked.form)
+                show(qacct.table_columns(question) if asked.job is None else qacct.ALL_COLUMNS, records, asked.form)
             elif asked.job is None:
-                _print(qacct_lines(question, sums))
+                _print(qacct.qacct_lines(question, sums))
             else:
-                _print(line for record in records for line in block(record))
+                _print(line for record in records for line in qacct.block(record))
     return _exit_code(found.bad_lines + found.unreadable, is_lenient=is_lenient)
 
 

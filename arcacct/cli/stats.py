@@ -31,16 +31,8 @@ from arcacct.queries.usage import (
     usage,
 )
 from arcacct.records.states import FINAL, IN_PROGRESS
-from arcacct.sources.gridengine.qacct import (
-    COLUMNS,
-    Question,
-    Tasks,
-    database_sums,
-    records,
-    table,
-    table_columns,
-    window,
-)
+from arcacct.sources.gridengine import qacct
+from arcacct.sources.gridengine.qacct import COLUMNS, Question, Tasks, database_sums, records, table, window
 from arcacct.times import iso
 from arcacct.wording import count_of
 
@@ -410,7 +402,7 @@ def _of_records(con: Connection, chosen: Selection, given: StatsOptions) -> Iter
     """What qacct answers. Raises InputError when no record has the job that is asked for."""
     question = question_of(given.qacct, given.by, chosen.after_s, chosen.until_s)
     if given.job is None:
-        yield from lines(table_columns(question), table(database_sums(con, question)), given.form)
+        yield from lines(qacct.table_columns(question), table(database_sums(con, question)), given.form)
         return
     tasks = None if given.tasks is None else tasks_of(given.tasks)
     columns, rows = records(con, given.job, tasks, question, everything=given.form != "table")

@@ -14,34 +14,10 @@ from functools import partial
 from sqlite3 import Connection, DatabaseError, connect
 
 from arcacct.config.paths import Places
-from arcacct.database import connection, location
-from arcacct.database.connection import (
-    ACCOUNTING_SCHEMA,
-    OF_VALUES,
-    PUBLISHING_SCHEMA,
-    open_database,
-    open_for_reading,
-    open_lock,
-    opened,
-    shrink,
-    transaction,
-    translated,
-    uri,
-    version,
-)
+from arcacct.database import connection, location, schema
+from arcacct.database.connection import ACCOUNTING_SCHEMA, PUBLISHING_SCHEMA, open_database, translated
 from arcacct.database.durable import locked, refuse_foreign, refuse_maintenance
-from arcacct.database.schema import (
-    ACCOUNTING,
-    PUBLISHING,
-    DatabaseKind,
-    create_views,
-    ensure,
-    in_memory,
-    open_to_group,
-    require_known,
-    source_of,
-    sources_of,
-)
+from arcacct.database.schema import ACCOUNTING, PUBLISHING, DatabaseKind, ensure, in_memory, source_of, sources_of
 from arcacct.errors import SchemaError, StoreError
 
 # Whether a file that is said to be one of our databases has our schema, word for word.
@@ -67,12 +43,12 @@ def require_own_schema(con: Connection, path: str, kind: DatabaseKind, *, exactl
     with closing(in_memory(kind)) as newest:
         # It is the same in every version, and must be read to know the version.
         _compare(path, "DBConfig", found, _described(newest))
-    number = version(con, path)
-    require_known(con, path, kind, number)
+    number = connection.version(con, path)
+    schema.require_known(con, path, kind, number)
     present = sources_of(con)
     with closing(in_memory(kind, number)) as fresh:
         if number == kind.schema:
-            create_views(fresh, *present)
+            schema.create_views(fresh, *present)
         wanted = _described(fresh)
     for name in wanted:
         # The text of an older schema has the views of all sources, which a database has from its first import.
@@ -120,7 +96,7 @@ def initialise(here: Places) -> dict[str, list[int]]:
     done = {}
     for path, kind in ((here.database, ACCOUNTING), (here.publishing_database, PUBLISHING)):
         done[path] = ensure(path, kind, read_group=here.read_group, may_create=kind is PUBLISHING or not is_there)
-        open_to_group(path, here.read_group)
+        schema.open_to_group(path, here.read_group)
     with closing(open_database(here.database, ACCOUNTING_SCHEMA)) as con:
         location.settle(here, con)
     return done
@@ -245,7 +221,7 @@ def leave_open(con: Connection, path: str) -> None:
     cannot open it (INVARIANTS 7). Python closes every connection it can still find, at exit too, so this one is
     made one that it cannot.
     """
-    shrink(con, path)
+    connection.shrink(con, path)
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(con))
 
 
@@ -284,13 +260,13 @@ def translating(path: str) -> Iterator[None]:
 
 def refuses_values(error: StoreError) -> bool:
     """Whether it is the values of a row that SQLite refused, and the database itself is well."""
-    return isinstance(error.__cause__, OF_VALUES)
+    return isinstance(error.__cause__, connection.OF_VALUES)
 
 
 def read_accounting(here: Places) -> Connection:
     """The accounting database for reading only. Raises StoreError and its kinds."""
     require(here)
-    con = open_for_reading(here.database, ACCOUNTING_SCHEMA)
+    con = connection.open_for_reading(here.database, ACCOUNTING_SCHEMA)
     con.text_factory = READABLE
     return con
 
@@ -309,7 +285,7 @@ def read_publishing(here: Places) -> Connection:
     """
     if os.path.exists(here.publishing_database):
         location.refuse_no_file(here.publishing_database)
-        return open_for_reading(here.publishing_database, PUBLISHING_SCHEMA)
+        return connection.open_for_reading(here.publishing_database, PUBLISHING_SCHEMA)
     location.refuse_misplaced(here)
     return in_memory(PUBLISHING)
 
@@ -323,7 +299,7 @@ def writing(con: Connection, here: Places) -> Iterator[Connection]:
         return
     with writing_much(con, here):
         yield con
-    shrink(con, here.database)
+    connection.shrink(con, here.database)
 
 
 def is_trial(con: Connection) -> bool:
@@ -334,7 +310,7 @@ def is_trial(con: Connection) -> bool:
 @contextmanager
 def rehearsing(con: Connection, here: Places) -> Iterator[Connection]:
     """A transaction on the accounting database that is taken back at its end, in turn as `writing`."""
-    turn = locked(open_lock(here.queue_lock)) if os.path.isdir(here.directory) else nullcontext()
+    turn = locked(connection.open_lock(here.queue_lock)) if os.path.isdir(here.directory) else nullcontext()
     with turn, translating(here.database):
         con.execute("BEGIN IMMEDIATE")
         try:
@@ -345,7 +321,7 @@ def rehearsing(con: Connection, here: Places) -> Iterator[Connection]:
 
 def writing_much(con: Connection, here: Places) -> AbstractContextManager[Connection]:
     """One of very many transactions: the WAL may grow, and the caller uses `write_back` every few MB."""
-    return transaction(con, here.database, here.queue_lock)
+    return connection.transaction(con, here.database, here.queue_lock)
 
 
 def write_back(con: Connection) -> None:
@@ -383,7 +359,7 @@ def trial_databases(here: Places) -> Iterator[tuple[Connection, Connection]]:
 
 def _accounting_for_trial(here: Places) -> Connection:
     require(here)
-    con = open_for_reading(here.database, ACCOUNTING_SCHEMA)
+    con = connection.open_for_reading(here.database, ACCOUNTING_SCHEMA)
     con.text_factory = READABLE
     # The file is open for reading only, whatever this says; without it there were no tables of our own either.
     con.execute("PRAGMA query_only = 0")
@@ -474,7 +450,7 @@ def blamed(error: BaseException) -> StoreError | None:
 
     SQLite's own errors are about one of them even when none is found damaged.
     """
-    paths = [path for path in opened if os.path.isfile(path)]
+    paths = [path for path in connection.opened if os.path.isfile(path)]
     for path in paths:
         problem = _problem(path)
         if problem is not None:
@@ -488,7 +464,7 @@ def _problem(path: str) -> StoreError | None:
     """What is wrong with the pages of a database; ``None`` for nothing that is found in a moment."""
     end = time.monotonic() + _PATIENCE_S
     try:
-        with closing(connect(uri(path, "ro"), timeout=1.0, uri=True)) as con:
+        with closing(connect(connection.uri(path, "ro"), timeout=1.0, uri=True)) as con:
             con.set_progress_handler(lambda: int(time.monotonic() > end), _STEPS)
             found = str(con.execute("PRAGMA quick_check(1)").fetchone()[0])
     except (DatabaseError, UnicodeDecodeError) as error:

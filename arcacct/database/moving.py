@@ -11,33 +11,13 @@ from sqlite3 import DatabaseError, connect
 from typing import NamedTuple
 
 from arcacct.config.paths import AREX_WRITES, Places, arex_writes, refuse_of_arex
-from arcacct.database import access, durable, location
+from arcacct.database import access, durable, location, schema, upkeep
 from arcacct.database.access import refuse_unasked, require
 from arcacct.database.connection import open_for_reading
 from arcacct.database.durable import alone, maintenance
 from arcacct.database.location import LocationFile
-from arcacct.database.schema import (
-    ACCOUNTING,
-    SNAPSHOT,
-    backup,
-    ensure,
-    group_id,
-    incarnation,
-    note,
-    noted,
-    open_to_group,
-    sync,
-)
-from arcacct.database.upkeep import (
-    PATIENCE_S,
-    SUFFIXES,
-    BackupFile,
-    backup_directory,
-    connect_unused,
-    copy_whole,
-    files,
-    wait_until_unused,
-)
+from arcacct.database.schema import ACCOUNTING, SNAPSHOT, backup, ensure, group_id, incarnation, note, noted, sync
+from arcacct.database.upkeep import PATIENCE_S, SUFFIXES, BackupFile, connect_unused, copy_whole, files
 from arcacct.errors import ConfigError, StoreBusy, StoreError, UsageError
 from arcacct.files.directories import private_directory, unseen
 from arcacct.files.safe_open import TEMPORARY, Directory
@@ -120,7 +100,7 @@ def move(here: Places, directory: str, *, patience_s: float = PATIENCE_S) -> Mov
         ensure(path, kind, read_group=here.read_group, may_create=False)
     with alone(here.database, here.queue_lock, "move"):
         for path in (here.database, here.publishing_database):
-            wait_until_unused(path, patience_s)
+            upkeep.wait_until_unused(path, patience_s)
         with closing(open_for_reading(here.database, ACCOUNTING.schema)) as con:
             life = incarnation(con)
         note = location.read(here)
@@ -170,7 +150,7 @@ def _copied(here: Places, directory: str) -> int:
         for _path, kind in files(here):
             final = os.path.join(directory, f"{kind.folder}.db")
             os.rename(os.path.join(workshop, f"{kind.folder}.db"), final)
-            open_to_group(final, here.read_group)
+            schema.open_to_group(final, here.read_group)
         sync(directory)
     except OSError as error:
         raise StoreError(
@@ -276,7 +256,7 @@ def snapshots(here: Places, directory: str) -> list[BackupFile]:
     there, ConfigError for an unknown group; the last ones stay then.
     """
     group = group_id(here.read_group)
-    with backup_directory(here, directory) as folder:
+    with upkeep.backup_directory(here, directory) as folder:
         _lock(folder)
         _refuse_others(here, folder)
         if folder.made:

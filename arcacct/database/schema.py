@@ -12,15 +12,8 @@ from functools import cache
 from sqlite3 import Connection, DatabaseError, connect
 from typing import NamedTuple
 
-from arcacct.database.connection import (
-    ACCOUNTING_SCHEMA,
-    PUBLISHING_SCHEMA,
-    make_durable,
-    other_version,
-    translated,
-    uri,
-    version,
-)
+from arcacct.database import connection
+from arcacct.database.connection import make_durable, other_version, translated, uri, version
 from arcacct.database.durable import locked, maintenance, refuse_foreign
 from arcacct.errors import ConfigError, SchemaError, StoreError, use_as
 from arcacct.files.directories import private_directory, resource
@@ -36,8 +29,8 @@ class DatabaseKind(NamedTuple):
     """The schema of arcacct 0.2, the first with a text: that program must first upgrade an older one."""
 
 
-ACCOUNTING = DatabaseKind("accounting", ACCOUNTING_SCHEMA, 21)
-PUBLISHING = DatabaseKind("publishing", PUBLISHING_SCHEMA, 7)
+ACCOUNTING = DatabaseKind("accounting", connection.ACCOUNTING_SCHEMA, 21)
+PUBLISHING = DatabaseKind("publishing", connection.PUBLISHING_SCHEMA, 7)
 _CREATED, _LIFE = "ARCACCT_CREATED", "ARCACCT_INCARNATION"
 _FORMER, _LIFE_SEQ = "ARCACCT_FORMER_INCARNATIONS", "ARCACCT_LIFE_SEQ"
 """Keys of DBConfig: the lives before this one, with blanks between; where this one begins."""

@@ -17,35 +17,11 @@ from typing import NamedTuple
 import psutil
 
 from arcacct.config.paths import Places, refuse_of_arex
-from arcacct.database import access, incarnation, integrity, location, schema
+from arcacct.database import access, durable, incarnation, integrity, location, schema
 from arcacct.database.access import require_own_schema
 from arcacct.database.connection import ACCOUNTING_SCHEMA, open_database, open_for_reading, uri
-from arcacct.database.durable import (
-    BACKUP,
-    CHECK,
-    UNFINISHED,
-    alone,
-    killed,
-    last_done,
-    log_done,
-    maintenance,
-    refuse_maintenance,
-)
-from arcacct.database.schema import (
-    ACCOUNTING,
-    PUBLISHING,
-    DatabaseKind,
-    backup,
-    ensure,
-    incarnation_history,
-    inherit_from,
-    new_incarnation,
-    note,
-    note_delivered,
-    noted,
-    open_to_group,
-    sync,
-)
+from arcacct.database.durable import BACKUP, CHECK, UNFINISHED, alone, killed, last_done, log_done, maintenance
+from arcacct.database.schema import ACCOUNTING, PUBLISHING, DatabaseKind, backup, ensure, note, noted, sync
 from arcacct.errors import InputError, SchemaError, StoreBusy, StoreError
 from arcacct.files.directories import private_directory, unseen
 from arcacct.files.safe_open import TEMPORARY, Directory, open_directory
@@ -172,7 +148,7 @@ def restore(here: Places, source: str, *, patience_s: float = PATIENCE_S) -> Res
     with _prepared(here, source, kind) as (copy, done), alone(here.database, here.queue_lock, "restore"):
         wait_until_unused(path, patience_s)
         kept = _exchange(path, copy, "restore")
-        open_to_group(path, here.read_group)
+        schema.open_to_group(path, here.read_group)
         if kind is ACCOUNTING:
             _note(here)
     return Restored(path, kept, tuple(done))
@@ -204,13 +180,13 @@ def start_new_incarnation(here: Places) -> tuple[list[int], frozenset[str]]:
     )
     if location.has_database(here.database):
         done: list[int] = []
-        refuse_maintenance(here.database)
+        durable.refuse_maintenance(here.database)
         ensure(here.database, ACCOUNTING, read_group=here.read_group)
         with closing(open_database(here.database, ACCOUNTING_SCHEMA)) as con:
-            known -= incarnation_history(con)
+            known -= schema.incarnation_history(con)
             if known:
                 with access.writing(con, here):
-                    inherit_from(con, known)
+                    schema.inherit_from(con, known)
     else:
         location.refuse_misplaced(here)
         done = _make_inheriting(here, known)
@@ -223,7 +199,7 @@ def _make_inheriting(here: Places, known: Iterable[str]) -> list[int]:
         made = os.path.join(folder, "accounting.db")
         done = ensure(made, ACCOUNTING)
         with access.translating(made), closing(connect(made, isolation_level=None)) as con:
-            inherit_from(con, sorted(known))
+            schema.inherit_from(con, sorted(known))
         location.own_as(made, here.directory)
         sync(made)
         with maintenance(here.database, "init"):
@@ -231,7 +207,7 @@ def _make_inheriting(here: Places, known: Iterable[str]) -> list[int]:
                 raise StoreBusy(f"{here.database}: another process has just created a database there; check it first")
             # An empty file may be there, and the WAL of a lost database.
             _exchange(here.database, made, "new-life")
-            open_to_group(here.database, here.read_group)
+            schema.open_to_group(here.database, here.read_group)
     return done
 
 
@@ -276,15 +252,15 @@ def _prepared(here: Places, source: str, kind: DatabaseKind) -> Iterator[tuple[s
         with access.translating(copy), closing(connect(copy, isolation_level=None, uri=True)) as con:
             con.execute("BEGIN IMMEDIATE")
             if kind is ACCOUNTING:
-                _refuse_another_ces(here, source, incarnation_history(con))
+                _refuse_another_ces(here, source, schema.incarnation_history(con))
                 # The publisher's cursors belong to the old life: what is sent is compared with what was (INVARIANTS 3).
                 # It continues from the replaced database; if that is unreadable, from the recorded incarnation.
                 known = location.incarnations_of(here.database)
                 if not known and (before := location.read(here)) is not None:
                     known = frozenset((before.incarnation,))
-                new_incarnation(con, sorted(known))
+                schema.new_incarnation(con, sorted(known))
                 # Targets may have had all of it.
-                note_delivered(con, incarnation.highest_seq(con))
+                schema.note_delivered(con, incarnation.highest_seq(con))
             else:
                 # What was sent since the backup is not in it: the next run must know, whatever else is restored.
                 note(con, incarnation.RESTORED, 1)

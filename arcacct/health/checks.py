@@ -18,25 +18,9 @@ from arcacct.config.values import Thresholds
 from arcacct.database import durable
 from arcacct.database.incarnation import MEANING, DatabaseMismatch
 from arcacct.errors import ConfigError, CredentialError, FiguresHeld, TargetBusy
+from arcacct.health import facts
 from arcacct.health.databases import Basis, RecordingState, TargetState
-from arcacct.health.facts import (
-    CRITICAL,
-    OK,
-    UNKNOWN,
-    WARNING,
-    Check,
-    Health,
-    Launcher,
-    Metric,
-    Values,
-    advised,
-    ago,
-    certificate_check,
-    disk_check,
-    launcher_check,
-    over,
-    user_name,
-)
+from arcacct.health.facts import CRITICAL, OK, UNKNOWN, WARNING, Check, Health, Metric, Values, advised, ago, over
 from arcacct.publishing.held_texts import held_text, month_names
 from arcacct.publishing.selection import NOT_SELECTED
 from arcacct.records import unfinished
@@ -107,7 +91,7 @@ def _of_basis(read: Callable[[Basis], Values]) -> Callable[[Health], Values]:
     return lambda found: {} if found.basis is None else read(found.basis)
 
 
-def _each_launcher(read: Callable[[Launcher], float | None]) -> Callable[[Health], Values]:
+def _each_launcher(read: Callable[[facts.Launcher], float | None]) -> Callable[[Health], Values]:
     return lambda found: {(one.path,): read(one) for one in found.launchers}
 
 
@@ -335,7 +319,7 @@ def _measured(found: Health, limits: Thresholds) -> Iterator[Check]:
     by_doctor=False,
 )
 def _launchers(found: Health, _limits: Thresholds) -> Iterator[Check]:
-    return (launcher_check(one.problem) for one in found.launchers if one.problem is not None)
+    return (facts.launcher_check(one.problem) for one in found.launchers if one.problem is not None)
 
 
 @_check(
@@ -724,9 +708,9 @@ def _quarantines(found: Health, limits: Thresholds) -> Iterator[Check]:
 def _ends_of_certificates(found: Health, limits: Thresholds) -> Iterator[Check]:
     for path, end in found.certificates.items():
         if end is not None:
-            yield certificate_check(path, end, found.now, limits)
+            yield facts.certificate_check(path, end, found.now, limits)
         elif os.path.exists(path) and not os.access(path, os.R_OK):
-            yield Check("certificate", UNKNOWN, f"{path} cannot be read by {user_name(os.geteuid())}")
+            yield Check("certificate", UNKNOWN, f"{path} cannot be read by {facts.user_name(os.geteuid())}")
     for option, text in found.refused:
         yield advised("key" if option == "x509_host_key" else "certificate", CRITICAL, text, CredentialError.exit_code)
 
@@ -740,7 +724,7 @@ def _ends_of_certificates(found: Health, limits: Thresholds) -> Iterator[Check]:
     ),
 )
 def _rooms(found: Health, limits: Thresholds) -> Iterator[Check]:
-    return (disk_check(disk, limits) for disk in found.disks)
+    return (facts.disk_check(disk, limits) for disk in found.disks)
 
 
 @_check("howto/monitor.md")

@@ -31,18 +31,8 @@ from arcacct.database.location import has_database, misplaced
 from arcacct.errors import ArcacctError, ConfigError, CredentialError, StoreError, use_as
 from arcacct.files.directories import unseen
 from arcacct.files.safe_open import read_regular
-from arcacct.health.facts import (
-    CRITICAL,
-    OK,
-    UNKNOWN,
-    WARNING,
-    Check,
-    Health,
-    advised,
-    cannot_look,
-    certificate_check,
-    look,
-)
+from arcacct.health import facts
+from arcacct.health.facts import CRITICAL, OK, UNKNOWN, WARNING, Check, Health, advised, cannot_look, look
 from arcacct.records import reader
 from arcacct.targets import kinds
 from arcacct.tls import system_authorities
@@ -304,7 +294,7 @@ def _certificate(path: str, site: Site, refused: Iterable[Finding]) -> Iterator[
         yield from _judged("certificate", findings, "", KEYS)
     else:
         end = int(found.not_valid_after_utc.timestamp())
-        yield certificate_check(path, end, site.now, site.limits)
+        yield facts.certificate_check(path, end, site.now, site.limits)
     # Both spellings: what one receiver has registered in the other's is refused.
     text = f"{config_credentials.slash_dn(found.subject)} at APEL (GOCDB), {found.subject.rfc4514_string()} at SGAS"
     yield Check("DN", OK, text, "register exactly this string")

@@ -22,21 +22,13 @@ from arcacct.database.connection import ACCOUNTING_SCHEMA, Connection, open_data
 from arcacct.database.location import refuse_unrelated, spools
 from arcacct.errors import StoreBusy, TargetBusy
 from arcacct.publishing import cursors as publishing_cursors
-from arcacct.publishing import ledger
+from arcacct.publishing import ledger, target_run
 from arcacct.publishing.context import RunSummary
 from arcacct.publishing.locks import beginning, lock_targets, publisher
 from arcacct.publishing.plugin import TargetPlugin
 from arcacct.publishing.selection import note_bare_ids
 from arcacct.publishing.senders import PlannedSender
-from arcacct.publishing.target_run import (
-    AS_CONFIGURED,
-    Databases,
-    Period,
-    RunOptions,
-    TargetResult,
-    TargetRun,
-    fault_of,
-)
+from arcacct.publishing.target_run import AS_CONFIGURED, Databases, Period, RunOptions, TargetResult, TargetRun
 from arcacct.records import hold_decisions, usage
 from arcacct.times import DAY_S
 
@@ -72,7 +64,7 @@ class ReceiverThread:
                         self.outcomes.append(_outcome(plugin, both, options, stopping, work))
             except BaseException as error:  # noqa: BLE001  it would be lost at the end of the thread
                 left = self.plugins[len(self.outcomes) :]
-                fault = fault_of(error, here.publishing_database)
+                fault = target_run.fault_of(error, here.publishing_database)
                 self.outcomes += [TargetResult(plugin.target.name, RunSummary(), fault) for plugin in left]
 
 
@@ -153,7 +145,9 @@ def _outcome(plugin: TargetPlugin, both: Databases, options: RunOptions, stoppin
         summary = run.summary
         return work(run)
     except (Exception, SystemExit) as error:  # noqa: BLE001  a fault about one target must not stop the others
-        return TargetResult(plugin.target.name, summary, fault_of(error, plugin.settings.places.publishing_database))
+        return TargetResult(
+            plugin.target.name, summary, target_run.fault_of(error, plugin.settings.places.publishing_database)
+        )
 
 
 class _SerializedCallbacks:

@@ -9,16 +9,9 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from arcacct.arex import own_database
+from arcacct.database import connection
 from arcacct.database.access import READABLE, require_own_schema
-from arcacct.database.connection import (
-    ACCOUNTING_SCHEMA,
-    Connection,
-    DatabaseError,
-    connect_to_read,
-    open_for_reading,
-    refuse_hidden,
-    translated,
-)
+from arcacct.database.connection import ACCOUNTING_SCHEMA, Connection, DatabaseError, open_for_reading, translated
 from arcacct.database.durable import WAL, header_of
 from arcacct.database.schema import ACCOUNTING
 from arcacct.errors import InputError, SchemaError, StoreError
@@ -60,7 +53,7 @@ def opened_to_ask(path: str, *, anybodys: bool = False) -> Iterator[Connection]:
 
 def _ours(path: str, *, anybodys: bool) -> Connection | None:
     """Our database, open; ``None`` for one of A-REX, which SQLite opens only with care."""
-    refuse_hidden(path)
+    connection.refuse_hidden(path)
     if not os.path.exists(path):
         raise StoreError(f"{path}: no such database; create it with `arcacct db init`")
     try:
@@ -89,7 +82,7 @@ def _ours(path: str, *, anybodys: bool) -> Connection | None:
 def _require_our_views(path: str) -> None:
     """Raises SchemaError where what has the name of one of our tables or views is another."""
     try:
-        with closing(connect_to_read(path)) as con:
+        with closing(connection.connect_to_read(path)) as con:
             tables = {name for (name,) in con.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
             if "DBConfig" not in tables or "FinishedLog" not in tables:
                 raise SchemaError(f"{path}: not a database of arcacct")

@@ -36,35 +36,16 @@ from arcacct.publishing.summaries import unsettled
 from arcacct.publishing.target_months import DECLINED, KEPT
 from arcacct.queries import portal
 from arcacct.queries.job_history import changed_since_sent, seq_of
-from arcacct.queries.portal import (
-    JobSums,
-    MonthJob,
-    MonthJobs,
-    NotedJobs,
-    PortalContext,
-    ReceiverSide,
-    compare_portal,
-    folded_vo,
-    read_portal,
-)
+from arcacct.queries.portal import JobSums, MonthJob, MonthJobs, PortalContext, compare_portal, folded_vo, read_portal
 from arcacct.queries.usage import before_recording
 from arcacct.queries.verify_report import UNTIL_PORTAL, Finding, MonthReport, Source
-from arcacct.records import reader
+from arcacct.records import reader, states
 from arcacct.records.enrichment import measured_by
 from arcacct.records.hold_decisions import ImplausibleFilter, ImplausibleRecord, held_records
 from arcacct.records.holds import HELD
 from arcacct.records.model import UsageCell
 from arcacct.records.pseudonyms import pseudonymised
-from arcacct.records.states import (
-    ABORTED,
-    IN_PROGRESS,
-    MEASURED,
-    NOT_MEASURED,
-    UNKNOWN,
-    UNMEASURED,
-    Usage,
-    status_of_end,
-)
+from arcacct.records.states import ABORTED, IN_PROGRESS, MEASURED, NOT_MEASURED, UNKNOWN, UNMEASURED, Usage
 from arcacct.records.usage import former_keys, pruned, usage_cells
 from arcacct.records.writer import known_jobs
 from arcacct.targets import plugins
@@ -257,7 +238,7 @@ def _lacking(con: Connection, ours: Mapping[str, MonthJob], used: Mapping[str, U
     for job_id, usage in used.items():
         if job_id not in ours:
             known = absent.get(job_id)
-            status = usage.status if known is None else status_of_end(usage.status, known.status, known.state)
+            status = usage.status if known is None else states.status_of_end(usage.status, known.status, known.state)
             if status != ABORTED:
                 yield job_id, "finished, but not in the database with this end: `arcacct sweep` records it"
             continue
@@ -572,7 +553,7 @@ class _AtTarget:
                 found[folded_vo(plugin.summaries(kind).vo_of(one.key))] += one.jobs
         return found
 
-    def unsent(self, cells: Iterable[UsageCell]) -> Iterator[NotedJobs]:
+    def unsent(self, cells: Iterable[UsageCell]) -> Iterator[portal.NotedJobs]:
         """
         By VO what sums lack that is in no other way known of single jobs: they wait, or their month is held.
 
@@ -596,7 +577,7 @@ class _AtTarget:
             theirs = given.get(vo, JobSums())
             if theirs.jobs < ours.jobs:
                 lacking = (ours.jobs - theirs.jobs, ours.wall_s - theirs.wall_s, 0)
-                yield NotedJobs(vo, plugin.target.name, cause, *lacking, self._jobs.example(example))
+                yield portal.NotedJobs(vo, plugin.target.name, cause, *lacking, self._jobs.example(example))
 
     def surplus_by_vo(self) -> Counter[str]:
         """By VO as the portal compares it: records with zeros, which the receiver counts as jobs."""
@@ -703,14 +684,14 @@ class _AtTarget:
         )
         return f" ({found.text})" if found is not None and found.fields else ""
 
-    def _unknown_of_pruned(self, has: ReceiverSide, *, is_same: bool) -> int:
+    def _unknown_of_pruned(self, has: portal.ReceiverSide, *, is_same: bool) -> int:
         """How many jobs in an archive a ledger that was lost may have known to be sent; 0: this one knows all."""
         if not is_same or not self._jobs.pruned or not incarnation.is_successor(self._ledger):
             return 0
         lacking = self._wanted.jobs - has.jobs - sum(1 for _job in has.missing())
         return lacking if 0 < lacking <= self._jobs.pruned else 0
 
-    def _moved(self, has: ReceiverSide) -> Iterator[str]:
+    def _moved(self, has: portal.ReceiverSide) -> Iterator[str]:
         """
         The jobs that the receiver had in this month, and has in another one now, under the same key.
 
@@ -723,7 +704,7 @@ class _AtTarget:
                 if known and not any(one.total_id is None or one.total_id in here for one in known):
                     yield job_id
 
-    def _lost(self, has: ReceiverSide) -> Iterator[str]:
+    def _lost(self, has: portal.ReceiverSide) -> Iterator[str]:
         """The jobs that the receiver has and that are neither in the month here nor in an archive."""
         ended_s = self._target.ended[0]
         with closing(Archives(self._accounting)) as archives:

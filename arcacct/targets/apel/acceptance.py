@@ -7,20 +7,10 @@ from collections.abc import Mapping
 from arcacct.benchmark import Benchmark
 from arcacct.publishing.plugin import Acceptance, CellAcceptance
 from arcacct.records.model import AAR, UsageCell, has_value
+from arcacct.targets import verdicts
 from arcacct.targets.apel import messages
 from arcacct.targets.apel.messages import APELOptions, apel_local_job_id
 from arcacct.targets.common import EXACT, Care, Rule, ascii_text, iso_time, spelt
-from arcacct.targets.verdicts import (
-    benchmark_problem,
-    changed,
-    job_refusal,
-    known_count,
-    note_cuts,
-    outside,
-    refused,
-    repair_texts,
-    repair_values,
-)
 from arcacct.times import month_bounds
 
 
@@ -50,17 +40,17 @@ def accept_for_apel_job(aar: AAR, options: APELOptions, now: int) -> Acceptance:
         kib = getattr(aar, name)
         if kib > largest:
             notes.append(f"{name} {kib}: APEL holds {largest}")
-            aar = changed(aar, **{name: largest})
+            aar = verdicts.changed(aar, **{name: largest})
     return Acceptance(aar, tuple(notes))
 
 
 def accept_for_car(aar: AAR, options: APELOptions, now: int) -> Acceptance:
     """Measure a job by the rules of APEL's parsers, its database and the CAR schema."""
     default = options.default_benchmark
-    refusal = job_refusal(aar, _WALL_S, _CPU_S)
+    refusal = verdicts.job_refusal(aar, _WALL_S, _CPU_S)
     if not refusal and (len(ascii_text(aar.job_id)) > _LONG or not has_value(aar.job_id)):
         refusal = f"JobID is longer than {_LONG} characters, or APEL reads it as empty"
-    if verdict := refused(aar, refusal, now):
+    if verdict := verdicts.refused(aar, refusal, now):
         return verdict
     notes: list[str] = []
     if note := _benchmark_note(aar.benchmark, default):
@@ -69,8 +59,8 @@ def accept_for_car(aar: AAR, options: APELOptions, now: int) -> Acceptance:
     by_job_id = apel_local_job_id(aar._replace(local_job_id=None), options)
     if aar.local_job_id and apel_local_job_id(aar, options) == by_job_id:
         notes.append("LocalJobId: the batch system's id is too long, or APEL reads it as empty: the JobID is used")
-    aar = repair_texts(repair_values(aar, notes), notes)
-    note_cuts(aar._replace(local_user=(aar.local_user or "").partition(":")[0]), _CUT_OF_JOB, notes)
+    aar = verdicts.repair_texts(verdicts.repair_values(aar, notes), notes)
+    verdicts.note_cuts(aar._replace(local_user=(aar.local_user or "").partition(":")[0]), _CUT_OF_JOB, notes)
     longest = int(messages.JOB["FQAN"].most)
     if aar.fqans and len(ascii_text(aar.fqans[0])) > longest:
         notes.append(f"main FQAN: longer than {longest} characters: VO, group and role are sent, each cut to {_LONG}")
@@ -90,7 +80,7 @@ def accept_cell(cell: UsageCell, options: APELOptions, now: int) -> CellAcceptan
     """Measure a usage cell by the rules of APEL's summary records."""
     if not (1 <= cell.month <= 12 and 1970 <= cell.year <= 9999):
         return CellAcceptance(cell, (), f"{cell.year}-{cell.month} is not a month")
-    if refusal := outside(
+    if refusal := verdicts.outside(
         ("jobs", cell.jobs, _JOBS), ("wall time", cell.wall_s, EXACT), ("CPU time", cell.cpu_s, EXACT)
     ):
         return CellAcceptance(cell, (), refusal)
@@ -103,7 +93,10 @@ def accept_cell(cell: UsageCell, options: APELOptions, now: int) -> CellAcceptan
     if cell.benchmark and (note := _benchmark_note(cell.benchmark, options.default_benchmark)):
         notes.append(note)
         cell = cell._replace(benchmark=None)
-    nodes, cores = known_count("node count", cell.node_count, notes), known_count("core count", cell.core_count, notes)
+    nodes, cores = (
+        verdicts.known_count("node count", cell.node_count, notes),
+        verdicts.known_count("core count", cell.core_count, notes),
+    )
     if (nodes, cores) != (cell.node_count, cell.core_count):
         cell = cell._replace(node_count=nodes, core_count=cores)
     earliest = min(max(cell.earliest_end_time, first), last)
@@ -111,7 +104,7 @@ def accept_cell(cell: UsageCell, options: APELOptions, now: int) -> CellAcceptan
     if (earliest, latest) != (cell.earliest_end_time, cell.latest_end_time):
         notes.append("earliest and latest end are outside the month: set to its bounds")
         cell = cell._replace(earliest_end_time=earliest, latest_end_time=latest)
-    note_cuts(cell, _CUT_OF_CELL, notes)
+    verdicts.note_cuts(cell, _CUT_OF_CELL, notes)
     return CellAcceptance(cell, tuple(notes))
 
 
@@ -119,5 +112,5 @@ def _benchmark_note(benchmark: str | None, default: Benchmark) -> str | None:
     """What to say of a job, or jobs, that are summed with the site's default benchmark; ``None``: they have one."""
     if not benchmark:
         return f"no benchmark: {default} is used"
-    problem = benchmark_problem(benchmark)
+    problem = verdicts.benchmark_problem(benchmark)
     return None if problem is None else f"{problem}: {default} is used"

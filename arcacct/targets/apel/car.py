@@ -10,21 +10,8 @@ from typing import Any
 from arcacct import __version__
 from arcacct.publishing.ledger import Names
 from arcacct.records.model import AAR, is_domain_name, job_record_id, machine_host, start_time
-from arcacct.targets.apel.messages import (
-    DESCRIPTION,
-    LONG,
-    QUEUE,
-    APELOptions,
-    Part,
-    Where,
-    benchmark_of,
-    field,
-    infrastructure,
-    member_of,
-    place,
-    submit_host,
-    user_names,
-)
+from arcacct.targets.apel import messages
+from arcacct.targets.apel.messages import LONG, QUEUE, APELOptions, Part, Where, field, infrastructure, member_of, place
 from arcacct.targets.common import INT4, LocalJobValues, element, escape, hosts, iso_time, local_job_values
 
 _NAMESPACE = "http://eu-emi.eu/namespaces/2012/11/computerecord"
@@ -107,7 +94,7 @@ def car_place(aar: AAR, options: APELOptions) -> Where:
     Its texts: what the record's id has before the JobID, the status, the infrastructure with the middleware, the
     benchmark, and the places.
     """
-    worth = benchmark_of(aar.benchmark, options.default_benchmark)
+    worth = messages.benchmark_of(aar.benchmark, options.default_benchmark)
     said = local_job_values(aar, options.local_jobs, options.start_time_source)
     texts = (
         escape(job_record_id(aar._replace(job_id=""), options.lrms_host)),
@@ -128,7 +115,7 @@ def user_identity(aar: AAR, options: APELOptions) -> Part:
     """
     member = member_of(aar, options)
     user, _, group = (aar.local_user or "").partition(":")
-    names, account = user_names(aar, member), field(user, LONG) or _NO_ACCOUNT
+    names, account = messages.user_names(aar, member), field(user, LONG) or _NO_ACCOUNT
     found = _carried(
         f"<UserIdentity>{_user(names[0])}"
         f"{element('Group', member.vo)}{_attribute('FQAN', member.fqan)}{_attribute('vo-group', member.group)}"
@@ -175,7 +162,7 @@ def _attribute(kind: str, text: str | None) -> str:
 def _infrastructure(said: LocalJobValues, aar: AAR) -> str:
     """Of ARC's jobs jura-ng's words; cut to APEL's column of 100."""
     words = said.infrastructure or (f"JURA-ARC-{aar.lrms.upper()}" if aar.lrms else "JURA-ARC")
-    description = escape(field(words, DESCRIPTION) or "")
+    description = escape(field(words, messages.DESCRIPTION) or "")
     return f'<Infrastructure urf:type="{infrastructure(aar.endpoint_url)}" urf:description="{description}"/>'
 
 
@@ -196,7 +183,7 @@ def _places(endpoint_url: str | None, queue: str | None, options: APELOptions) -
     host = machine_host(endpoint_url, options.lrms_host) or ""
     return (
         f"<MachineName>{host if is_domain_name(host) else ''}</MachineName>"
-        f"{element('SubmitHost', submit_host(endpoint_url, options))}"
+        f"{element('SubmitHost', messages.submit_host(endpoint_url, options))}"
         f'<Queue urf:description="execution">{escape(field(queue, QUEUE) or "")}</Queue>'
         f'<Site urf:type="gocdb">{escape(field(options.site, LONG) or "")}</Site>'
     )

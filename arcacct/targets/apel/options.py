@@ -7,20 +7,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from arcacct.config import values
-from arcacct.config.options import (
-    LOCAL_JOBS,
-    SELECTION,
-    TRANSPORT,
-    Spec,
-    Target,
-    TargetKind,
-    TransportOptions,
-    choice,
-    flag,
-    messages,
-    plain,
-)
+from arcacct.config import options, values
+from arcacct.config.options import Spec, Target, TargetKind, TransportOptions, choice, flag, messages, plain
 from arcacct.config.values import Address, LocalJobs
 from arcacct.secrecy import without_login
 
@@ -148,10 +136,10 @@ CONTENT = (
         metavar="KIND",
     ),
     plain("localid_prefix", values.word, about="put before LocalJobId", metavar="TEXT"),
-    LOCAL_JOBS,
+    options.LOCAL_JOBS,
 )
 """Of every target with APEL's messages, and then the dialect, which a service has no choice of."""
-PACE = (*messages("500", "86000"), *SELECTION)
+PACE = (*messages("500", "86000"), *options.SELECTION)
 """... and then these."""
 
 KIND = TargetKind(
@@ -165,7 +153,7 @@ KIND = TargetKind(
         *CONTENT,
         plain("apel_dialect", _dialect, "server", words=("server",)),
         *PACE,
-        *TRANSPORT,
+        *options.TRANSPORT,
         flag("ca_system", "yes"),
     ),
     APELTarget,

@@ -8,19 +8,8 @@ from typing import NamedTuple
 
 from arcacct.benchmark import TYPES, Benchmark
 from arcacct.records.model import UsageCell
-from arcacct.targets.apel.messages import (
-    LONG,
-    APELOptions,
-    benchmark_of,
-    field,
-    folded,
-    infrastructure,
-    membership,
-    record_text,
-    rounded,
-    service_level,
-    submit_host,
-)
+from arcacct.targets.apel import messages
+from arcacct.targets.apel.messages import LONG, APELOptions, benchmark_of, field, folded, rounded, submit_host
 from arcacct.times import HOUR_S
 
 SUMMARY_HEADERS = {
@@ -116,7 +105,7 @@ def summaries(cells: Iterable[UsageCell], options: APELOptions, kind: str = "sum
 def spelling(cell: UsageCell, options: APELOptions, kind: str = "summaries") -> SummaryKey:
     """The names of a cell as they are sent; it must have passed `acceptance`."""
     benchmark = benchmark_of(cell.benchmark, options.default_benchmark)
-    member = membership(cell.vo, cell.fqan, cell.auth_groups, cell.endpoint_url, options)
+    member = messages.membership(cell.vo, cell.fqan, cell.auth_groups, cell.endpoint_url, options)
     normalised = kind in _NORMALISED
     return SummaryKey(
         table="NormalisedSummaries" if normalised else "Summaries",
@@ -128,7 +117,7 @@ def spelling(cell: UsageCell, options: APELOptions, kind: str = "summaries") -> 
         group=member.group,
         role=member.role,
         submit_host=submit_host(cell.endpoint_url, options),
-        infrastructure=infrastructure(cell.endpoint_url),
+        infrastructure=messages.infrastructure(cell.endpoint_url),
         benchmark_type=None if kind == "summaries-v03" else benchmark.type,
         benchmark_value=None if normalised else benchmark.value,
         node_count=cell.node_count,
@@ -197,14 +186,14 @@ def summary_record(summary: Summary, kind: str = "summaries", dialect: str = "se
     is_normalised = kind in _NORMALISED
     # Seconds; in the seed's dialect of v0.3 hours, each rounded to the nearest.
     unit = HOUR_S if dialect == "seed" and kind == "summaries-v03" else 1
-    level = service_level(key.benchmark_type, key.benchmark_value, is_dictionary=kind == "summaries-v04")
+    level = messages.service_level(key.benchmark_type, key.benchmark_value, is_dictionary=kind == "summaries-v04")
     normalised: dict[str, object] = {}
     if is_normalised:
         normalised["NormalisedWallDuration"] = rounded(summary.normalised_wall, unit * _MILLION)
         normalised["NormalisedCpuDuration"] = rounded(summary.normalised_cpu, unit * _MILLION)
     if kind == "normalised-v04":
         normalised = {name: f"{{{key.benchmark_type}: {value}}}" for name, value in normalised.items()}
-    return record_text(
+    return messages.record_text(
         [
             ("Site", key.site),
             ("Month", key.month),
@@ -257,7 +246,7 @@ def syncs(given: Iterable[tuple[SyncKey, int]]) -> list[Sync]:
 def sync_record(sync: Sync) -> str:
     """One sync record, its end included."""
     key = sync.spelling
-    return record_text(
+    return messages.record_text(
         [
             ("Site", key.site),
             ("SubmitHost", key.submit_host),

@@ -11,20 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from arcacct.config.settings import Settings
 from arcacct.errors import InputError
+from arcacct.publishing import plugin
 from arcacct.publishing.ledger import Names, SentSum
-from arcacct.publishing.plugin import (
-    Acceptance,
-    CellAcceptance,
-    DuplicatePolicy,
-    Envelope,
-    MonthlySummaries,
-    ReceiverRows,
-    RecordFormat,
-    Sender,
-    SummaryFormat,
-    SyncCounts,
-    TargetPlugin,
-)
 from arcacct.publishing.sent import CountingKey
 from arcacct.records.model import AAR, UsageCell
 from arcacct.targets.apel import acceptance, car, messages, summaries
@@ -42,7 +30,7 @@ if TYPE_CHECKING:
 # APEL's messages as publishing takes them: records of jobs, sums of months, and the counts of sync messages.
 
 
-CAR = Envelope("car", car.HEAD, car.TAIL, "</UsageRecord>\n")
+CAR = plugin.Envelope("car", car.HEAD, car.TAIL, "</UsageRecord>\n")
 JOB_VERSIONS = {"individual": "v0.3", "individual-v04": "v0.4"}
 """Kinds of texts with a record for each job, and the version of the format."""
 JOB_KINDS = (CAR.message_format, *JOB_VERSIONS)
@@ -62,9 +50,11 @@ class APELRecords(RecordOfParts[APELOptions]):
         self.site = messages.place(None, options)[0]
         self._site = quoted(folded(self.site) or "")
         super().__init__(options, car.SHARED if self.version is None else messages.JOB_PARTS[self.version])
-        self.envelope = CAR if self.version is None else Envelope(kind, messages.JOB_HEADERS[self.version], "", END)
+        self.envelope = (
+            CAR if self.version is None else plugin.Envelope(kind, messages.JOB_HEADERS[self.version], "", END)
+        )
 
-    def accept(self, aar: AAR, now: int) -> Acceptance:
+    def accept(self, aar: AAR, now: int) -> plugin.Acceptance:
         measure = acceptance.accept_for_car if self.version is None else acceptance.accept_for_apel_job
         return measure(aar, self.options, now)
 
@@ -132,7 +122,7 @@ class APELRecords(RecordOfParts[APELOptions]):
 _AMOUNT = re.compile(r"(?:\w+Duration|NumberOfJobs): ")
 
 
-class APELSummaryFormat(SummaryFormat):
+class APELSummaryFormat(plugin.SummaryFormat):
     """What summaries and sync messages have in common."""
 
     options: APELOptions
@@ -155,15 +145,15 @@ def _names(text: str) -> set[str]:
     return {line.rstrip(" ").lower() for line in lines if not line.startswith(("EarliestEndTime:", "LatestEndTime:"))}
 
 
-class APELSummaries(APELSummaryFormat, MonthlySummaries):
+class APELSummaries(APELSummaryFormat, plugin.MonthlySummaries):
     """Summaries, of the version that the kind says."""
 
     def __init__(self, kind: str, options: APELOptions) -> None:
         self.kind = kind
-        self.envelope = Envelope(kind, summaries.SUMMARY_HEADERS[kind], "", END)
+        self.envelope = plugin.Envelope(kind, summaries.SUMMARY_HEADERS[kind], "", END)
         self.options = options
 
-    def accept(self, cell: UsageCell, now: int) -> CellAcceptance:
+    def accept(self, cell: UsageCell, now: int) -> plugin.CellAcceptance:
         return acceptance.accept_cell(cell, self.options, now)
 
     def sums(self, cells: Iterable[UsageCell]) -> list[tuple[str, SentSum]]:
@@ -200,10 +190,10 @@ def _noted(one: Summary | Sync, wall_s: int) -> SentSum:
     return SentSum(json.dumps(key), key.year, key.month, one.jobs, wall_s, *names)
 
 
-class APELSyncCounts(APELSummaryFormat, SyncCounts):
+class APELSyncCounts(APELSummaryFormat, plugin.SyncCounts):
     """How many jobs were sent of each month and submit host, which APEL compares with what it has."""
 
-    envelope = Envelope("sync", summaries.SYNC_HEADER, "", END)
+    envelope = plugin.Envelope("sync", summaries.SYNC_HEADER, "", END)
 
     def __init__(self, options: APELOptions) -> None:
         self.options = options
@@ -228,7 +218,7 @@ class APELSyncCounts(APELSummaryFormat, SyncCounts):
 # job records under another key, and sums together with records of the same month, count twice.
 
 
-class APELMessages(TargetPlugin):
+class APELMessages(plugin.TargetPlugin):
     """A target with APEL's messages, however they get there."""
 
     target: APELContent
@@ -236,7 +226,7 @@ class APELMessages(TargetPlugin):
     # Text that stays below 1,000,000 bytes of base64 once it is signed.
     max_bytes = 735_000
     crlf = True
-    duplicate_policy = DuplicatePolicy.REPLACES
+    duplicate_policy = plugin.DuplicatePolicy.REPLACES
     keys_may_collide = True
     groups_records = True
     one_format_per_month = True
@@ -271,10 +261,10 @@ class APELMessages(TargetPlugin):
         # A directory is also read by APEL.
         return f"arex/jura/apel:{self.target.block.partition(':')[2]}"
 
-    def records(self, kind: str) -> RecordFormat:
+    def records(self, kind: str) -> plugin.RecordFormat:
         return APELRecords(kind, self.options._replace(bare_ids=self.bare_ids))
 
-    def summaries(self, kind: str) -> MonthlySummaries:
+    def summaries(self, kind: str) -> plugin.MonthlySummaries:
         return APELSummaries(kind, self.options)
 
     def keyed(self, names: Mapping[str, object]) -> dict[str, object]:
@@ -290,7 +280,7 @@ class APELMessages(TargetPlugin):
             "benchmark": self.settings.places.rules.default_benchmark,
         }
 
-    def receiver_rows(self, paths: Sequence[str], endpoint_urls: Iterable[str | None]) -> ReceiverRows:
+    def receiver_rows(self, paths: Sequence[str], endpoint_urls: Iterable[str | None]) -> plugin.ReceiverRows:
         from arcacct.targets.apel import receiver_rows  # noqa: PLC0415  for one option alone
 
         return receiver_rows.read(paths, {folded(self.counts.site_and_host(url)[1]) for url in endpoint_urls})
@@ -313,7 +303,7 @@ class APELPlugin(APELMessages):
 
         return signed_text(data)
 
-    def sender(self, timeouts: TimeoutPolicy | None = None) -> Sender:
+    def sender(self, timeouts: TimeoutPolicy | None = None) -> plugin.Sender:
         # For AMS only: the library behind it takes longer to import than a thousand records to publish.
         from arcacct.publishing.transport import transport_to  # noqa: PLC0415
         from arcacct.targets.apel.ams import AMSSender, Signer  # noqa: PLC0415

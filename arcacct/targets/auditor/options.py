@@ -6,19 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from arcacct.benchmark import TYPES
-from arcacct.config import values
-from arcacct.config.options import (
-    SELECTION,
-    TRANSPORT,
-    Spec,
-    Target,
-    TargetKind,
-    TransportOptions,
-    choice,
-    flag,
-    messages,
-    plain,
-)
+from arcacct.config import options, values
+from arcacct.config.options import Spec, Target, TargetKind, TransportOptions, choice, flag, messages, plain
 from arcacct.targets.common import INT8
 
 # What AUDITOR's server takes (0.11.0): the types of its records, and what its framework takes of a body.
@@ -127,9 +116,9 @@ KIND = TargetKind(
         plain("rename", renamed, repeated=True),
         Spec("score_type", "score_type", values.one_of(*TYPES, "any"), words=(*TYPES, "any")),
         *messages("500", "0"),
-        *(spec for spec in SELECTION if spec.name != "start_time_source"),
+        *(spec for spec in options.SELECTION if spec.name != "start_time_source"),
         choice("start_time_source", "wall", "wall", "lrms"),
-        *TRANSPORT,
+        *options.TRANSPORT,
         flag("ca_system"),
     ),
     AuditorTarget,

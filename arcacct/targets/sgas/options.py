@@ -5,20 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from arcacct.config import values
-from arcacct.config.options import (
-    LOCAL_JOBS,
-    SELECTION,
-    TRANSPORT,
-    Spec,
-    Target,
-    TargetKind,
-    TransportOptions,
-    choice,
-    flag,
-    messages,
-    plain,
-)
+from arcacct.config import options, values
+from arcacct.config.options import Spec, Target, TargetKind, TransportOptions, choice, flag, messages, plain
 from arcacct.secrecy import without_login
 
 
@@ -68,13 +56,13 @@ KIND = TargetKind(
         Spec("targeturl", "url", _insert_url, required=True, is_url=True, advice=_pathless),
         plain("localid_prefix", str),
         *messages("500", "0"),
-        *SELECTION,
+        *options.SELECTION,
         choice("memory_type", "shared", "shared", "virtual"),
         choice("sgas_vo_style", "arc", "arc", "doc"),
         choice("sgas_host_style", "multi", "multi", "joined"),
         choice("sgas_corrections", "hold", "hold", "replace"),
-        LOCAL_JOBS,
-        *TRANSPORT,
+        options.LOCAL_JOBS,
+        *options.TRANSPORT,
         flag("ca_system"),
     ),
     SGASTarget,

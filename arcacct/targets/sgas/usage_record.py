@@ -11,36 +11,11 @@ from arcacct import __version__
 from arcacct.benchmark import parsed_benchmark
 from arcacct.config.values import LocalJobs
 from arcacct.publishing.sent import digest_of
-from arcacct.records.model import (
-    AAR,
-    FQAN,
-    Transfer,
-    VOs,
-    client_host_name,
-    is_address,
-    is_domain_name,
-    job_record_id,
-    machine_host,
-    parsed_fqan,
-    start_time,
-    vo_name,
-)
+from arcacct.records import model
+from arcacct.records.model import AAR, FQAN, Transfer, VOs, is_address, machine_host, parsed_fqan, start_time, vo_name
 from arcacct.secrecy import without_credentials
-from arcacct.targets.common import (
-    INT2,
-    INT4,
-    INT8,
-    Breach,
-    Care,
-    Form,
-    Rule,
-    carried,
-    element,
-    escape,
-    hosts,
-    iso_time,
-    local_job_values,
-)
+from arcacct.targets import common
+from arcacct.targets.common import INT2, INT4, INT8, Breach, Care, Form, Rule, carried, element, escape, hosts, iso_time
 
 # What SGAS's server takes: the columns of its database (PostgreSQL), and what its parser does before them.
 
@@ -187,9 +162,9 @@ class Where(NamedTuple):
 
 def where(aar: AAR, options: UROptions) -> Where:
     """The parts of a record that are the same for most jobs of a queue: of these there are few."""
-    id_head = job_record_id(aar._replace(job_id=""), options.host)
+    id_head = model.job_record_id(aar._replace(job_id=""), options.host)
     machine = machine_host(aar.endpoint_url, options.host) or ""
-    source = local_job_values(aar, options.local_jobs, options.start_time_source).start_time_source
+    source = common.local_job_values(aar, options.local_jobs, options.start_time_source).start_time_source
     texts = (
         escape(id_head),
         f"<Status>{escape(aar.status)}</Status>",
@@ -228,7 +203,7 @@ def written(
         lrms_end,
     ) = _WRITTEN(aar)  # fmt: skip
     (_, _, source, (id_head, status, node, machine, queue, environments)), user, hosts = shared
-    host = client_host_name(client_host) if client_host else ""
+    host = model.client_host_name(client_host) if client_host else ""
     client = submit_host(host) if 0 < len(host) <= _LONGEST_SUBMIT_HOST else ""
     local_id, job_name = local_id or "", job_name or ""
     names = f"{job_id}{local_id}{job_name}"
@@ -336,7 +311,7 @@ def submit_host(host: str) -> str:
 
     SGAS stores addresses as they are; the schema's pattern takes names only, and of IPv4 the addresses that look so.
     """
-    return element("SubmitHost", host if is_domain_name(host) or is_address(host) else None)
+    return element("SubmitHost", host if model.is_domain_name(host) or is_address(host) else None)
 
 
 def host_elements(aar: AAR, options: UROptions) -> str:
