@@ -58,7 +58,7 @@ NEEDS = {
     "howto/privacy": "names_kept_months, and old jobs; tests/cli/test_pseudonyms.py",
     "howto/rejected-records": "rejected records; the tutorial has one",
     "howto/republish": "a target that is called apel:egi; tests/cli/test_republish.py",
-    "howto/slurm": "Slurm; tests/cli/test_import_slurm.py",
+    "howto/slurm": "Slurm; tests/cli/test_import_batch_slurm.py",
     "howto/switch-from-jura-ng": "systemd; tests/cli/test_switch.py, and the way back below",
     "howto/take-over-from-arex": "databases of an A-REX; tests/cli/test_imports.py",
     "howto/telemetry": "Sonar; tests/sources/sonar/test_commands.py",

@@ -1,4 +1,4 @@
-"""`arcacct import NAME` of batch systems: what all of them do alike."""
+"""`arcacct import NAME` of batch systems: what all of them do alike, and the commands of all but Grid Engine."""
 
 from __future__ import annotations
 
@@ -9,16 +9,21 @@ from typing import Any, NamedTuple
 
 import click
 
+from arcacct.benchmark import canonical_type
 from arcacct.cli import progress
 from arcacct.cli.console import examples, print_error, print_line
-from arcacct.cli.options import INSTANT, Decorator, in_order, settings_of, together
+from arcacct.cli.options import INSTANT, Decorator, in_order, settings_of, together, zone_of
 from arcacct.database.access import accounting
 from arcacct.errors import InputError, UsageError
 from arcacct.records.batch_systems import BatchSystem
 from arcacct.sources.engine.batch_runs import LogForm, LogSource
 from arcacct.sources.engine.imports import BatchPolicy, RunsImport, RunsReport
 from arcacct.sources.engine.runs import NEVER_STARTED, UNFINISHED, BatchSite, SourceType
+from arcacct.sources.htcondor import history
+from arcacct.sources.htcondor.importer import SOURCE as HTCONDOR_SOURCE
 from arcacct.sources.registry import join_telemetry
+from arcacct.sources.slurm import sacct
+from arcacct.sources.slurm.importer import SOURCE as SLURM_SOURCE
 from arcacct.wording import count_of
 
 LEFT_OUT = "Unusable input is shown and stored (`import rejected`). The exit code is 65 if any is new."
@@ -110,22 +115,36 @@ def run_import(
     policy = BatchPolicy(site, int(time.time()), round(given.wait * 3600), not given.prefer)
     with accounting(settings.places) as con:
         work = RunsImport(source, settings.places, con, policy, form, print_error)
-        if given.retry:
-            progress.print_retried(work.retry())
-        if given.derive_again:
-            work.again()
-        if given.follow:
-            with progress.until_signal() as goes_on:
-                work.follow(files, goes_on=goes_on)
-        else:
-            work.files(files)
-        if ask is not None:
-            ask(work)
-        work.finish()
+        carry_out(work, given, files, ask)
         unjoined = join_telemetry(con, settings)
     print_report(source, work.report)
-    # What was rejected before, and has not changed, is no news.
-    unusable = work.report.news + work.report.unreadable + work.report.failed_jobs + unjoined
+    return exit_code(work.report, unjoined, given)
+
+
+def carry_out(
+    work: RunsImport[Any],
+    given: BatchOptions,
+    files: Sequence[str],
+    ask: Callable[[RunsImport[Any]], None] | None = None,
+) -> None:
+    """Retry, rebuild, read or follow files, and ask a program, as the options say."""
+    if given.retry:
+        progress.print_retried(work.retry())
+    if given.derive_again:
+        work.again()
+    if given.follow:
+        with progress.until_signal() as goes_on:
+            work.follow(files, goes_on=goes_on)
+    else:
+        work.files(files)
+    if ask is not None:
+        ask(work)
+    work.finish()
+
+
+def exit_code(report: RunsReport, unjoined: int, given: BatchOptions) -> int:
+    """65 if anything new could not be used; what was rejected before, and has not changed, is no news."""
+    unusable = report.news + report.unreadable + report.failed_jobs + unjoined
     return InputError.exit_code if unusable and not given.lenient else 0
 
 
@@ -201,3 +220,108 @@ def log_command(source: LogSource) -> click.Command:
 
 
 _PLACE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+
+
+# `arcacct import slurm`: what sacct prints.
+
+
+@click.command(
+    "slurm",
+    epilog=examples(
+        "arcacct import slurm --run --since 2026-11-01",
+        "arcacct import slurm --run",
+        "arcacct import slurm --timezone Europe/Oslo sacct.txt",
+        "sacct -a -D --json -S 2026-11-01 | arcacct import slurm -",
+    ),
+)
+@click.argument("files", nargs=-1, metavar="FILE...")
+@batch_options(SLURM_SOURCE.system, SLURM_SOURCE.what, program="sacct", timeout_s=sacct.TIMEOUT_S)
+@click.option("--cluster", metavar="NAME", help="Name of the cluster, part of each job's identity; else Slurm's own.")
+@click.option("--timezone", metavar="ZONE", help="Zone of the times in FILE, e.g. Europe/Oslo; else this host's.")
+@click.option(
+    "--delimiter", metavar="TEXT", help="The separator of the fields in FILE; only needed if it contains letters."
+)
+def slurm(
+    ctx: click.Context,
+    files: tuple[str, ...],
+    given: BatchOptions,
+    *,
+    cluster: str | None,
+    timezone: str | None,
+    delimiter: str | None,
+) -> int:
+    """
+    Import the jobs of Slurm's own accounting.
+
+    FILE is output of sacct with --parsable2 or --json, for all users' jobs, with their steps and duplicates (-a -D),
+    compressed or not, or - for standard input. The columns JobIDRaw, State, Submit, Start, End and AllocCPUS are
+    required; without TotalCPU and MaxRSS, CPU time and memory are unknown. With --run it runs sacct with the right
+    options. Each run of a job is imported once, after its end, in any order. Unusable records are shown and stored
+    (`import rejected`). The exit code is 65 if any is new.
+    """
+    need_input(files, given, "no FILE: pass output of sacct, or - for standard input; or --run")
+    if delimiter == "":
+        raise UsageError("--delimiter is empty: give the separator of the fields")
+    form = sacct.OutputForm(delimiter, zone_of(timezone), cluster)
+    command = sacct.SacctCommand(given.program, given.timeout)
+    ask = (lambda work: work.ask(command, given.since, cluster or "")) if given.run else None
+    return run_import(ctx, SLURM_SOURCE, given, form, files, ask)
+
+
+# `arcacct import htcondor`: HTCondor's history.
+
+
+_ATTRIBUTE = re.compile(r"[A-Za-z_]\w{0,199}", re.ASCII)
+
+
+def _scores(text: str) -> history.Scores:
+    """``TYPE=ATTRIBUTE``. Raises UsageError."""
+    name, _, attribute = text.partition("=")
+    known = canonical_type(name)
+    if known is None or not _ATTRIBUTE.fullmatch(attribute):
+        raise UsageError(f"--benchmark {text}: write TYPE=ATTRIBUTE, e.g. HEPscore23=MachineAttrHEPscore230")
+    return history.Scores(known, attribute)
+
+
+@click.command(
+    "htcondor",
+    epilog=examples(
+        "arcacct import htcondor --run --since 2026-11-01",
+        "arcacct import htcondor --run",
+        "arcacct import htcondor /var/lib/condor/spool/history*",
+        "condor_history -json | arcacct import htcondor -",
+    ),
+)
+@click.argument("files", nargs=-1, metavar="FILE...")
+@batch_options(HTCONDOR_SOURCE.system, HTCONDOR_SOURCE.what, program="condor_history", timeout_s=history.TIMEOUT_S)
+@click.option("--name", metavar="SCHEDD", help="With --run: read the history of this schedd; default: of this host.")
+@click.option("--schedd", metavar="NAME", help="Name of the schedd, part of each job's identity; else HTCondor's own.")
+@click.option(
+    "--benchmark",
+    metavar="TYPE=ATTRIBUTE",
+    help="The job attribute with the benchmark per core of its machine, e.g. HEPscore23=MachineAttrHEPscore230.",
+)
+def htcondor(
+    ctx: click.Context,
+    files: tuple[str, ...],
+    given: BatchOptions,
+    *,
+    name: str | None,
+    schedd: str | None,
+    benchmark: str | None,
+) -> int:
+    """
+    Import the jobs of HTCondor's history.
+
+    FILE is a history file of a schedd, or output of condor_history with -json, -jsonl or -long, compressed or not, or -
+    for standard input. With --run it runs condor_history. Each job is imported once, in any order. Unusable records are
+    shown and stored (`import rejected`). The exit code is 65 if any is new.
+    """
+    complaint = "no FILE: pass a history file or output of condor_history, or - for standard input; or --run"
+    need_input(files, given, complaint)
+    if name is not None and not given.run:
+        raise UsageError("--name needs --run")
+    form = history.HistoryForm(schedd, None if benchmark is None else _scores(benchmark))
+    command = history.HistoryCommand(given.program, given.timeout, name)
+    ask = (lambda work: work.ask(command, given.since, name or "")) if given.run else None
+    return run_import(ctx, HTCONDOR_SOURCE, given, form, files, ask)

@@ -11,9 +11,9 @@ from typing import NamedTuple
 import click
 
 from arcacct.cli.console import examples, print_error, print_line
-from arcacct.cli.import_batch import NOT_YET, BatchOptions, batch_options, need_input
+from arcacct.cli.import_batch import NOT_YET, BatchOptions, batch_options, carry_out, exit_code, need_input
 from arcacct.cli.options import QacctInstant, settings_of, together
-from arcacct.cli.progress import print_counts, print_retried, print_unusable, progress, until_signal
+from arcacct.cli.progress import print_counts, print_unusable, progress
 from arcacct.cli.stats import Qacct, question_of, question_options, tasks_of
 from arcacct.cli.tables import FORMATS, format_option, show
 from arcacct.database.access import accounting, translating
@@ -98,16 +98,7 @@ def gridengine(ctx: click.Context, files: tuple[str, ...], given: BatchOptions, 
             *(SOURCE, settings.places, con, policy, Origin(asked.cell), print_error),
             progress=lambda _path, done, size: show_progress(done, size),
         )
-        if given.retry:
-            print_retried(work.retry())
-        if given.derive_again:
-            work.again()
-        if given.follow:
-            with until_signal() as goes_on:
-                work.follow(files, goes_on=goes_on)
-        else:
-            work.files(files)
-        work.finish()
+        carry_out(work, given, files)
         unjoined = join_telemetry(con, settings)
     report, taken = work.report, work.report.taken
     print_counts(
@@ -124,8 +115,7 @@ def gridengine(ctx: click.Context, files: tuple[str, ...], given: BatchOptions, 
         "A-REX completed"
     )
     print_unusable(report.unusable)
-    # What was rejected before, and has not changed, is no news.
-    return _exit_code(report.news + report.unreadable + report.failed_jobs + unjoined, is_lenient=given.lenient)
+    return exit_code(report, unjoined, given)
 
 
 def _check(files: tuple[str, ...], given: BatchOptions, asked: GridEngineOptions) -> None:
@@ -161,13 +151,9 @@ def _summary(files: tuple[str, ...], asked: GridEngineOptions, *, is_lenient: bo
                 _print(qacct.qacct_lines(question, sums))
             else:
                 _print(line for record in records for line in qacct.block(record))
-    return _exit_code(found.bad_lines + found.unreadable, is_lenient=is_lenient)
+    return InputError.exit_code if found.bad_lines + found.unreadable and not is_lenient else 0
 
 
 def _print(lines: Iterable[str]) -> None:
     for line in lines:
         print_line(line)
-
-
-def _exit_code(unusable: int, *, is_lenient: bool) -> int:
-    return InputError.exit_code if unusable and not is_lenient else 0

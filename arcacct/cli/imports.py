@@ -16,7 +16,7 @@ from arcacct.cli.tables import format_option
 from arcacct.cli.tables import show as show_rows
 from arcacct.database.access import accounting, read_accounting, refuse_unasked, writing
 from arcacct.errors import ConfigError, InputError, UsageError
-from arcacct.records.batch_systems import BATCH_SYSTEMS
+from arcacct.records.batch_systems import BATCH_SYSTEMS, GRIDENGINE
 from arcacct.records.rejected import content_of, drop, listed
 from arcacct.sources.registry import GROUP, TELEMETRY, TelemetrySource, batch_source, installed
 from arcacct.times import iso
@@ -154,7 +154,7 @@ class _ImportGroup(click.Group):
         if isinstance(source, TelemetrySource):
             return source.command
         is_plain = cmd_name not in BATCH_SYSTEMS or BATCH_SYSTEMS[cmd_name].is_plain
-        module = import_module(f"arcacct.cli.import_{'batch' if is_plain else cmd_name}")
+        module = import_module(f"arcacct.cli.import_{'gridengine' if cmd_name == GRIDENGINE.name else 'batch'}")
         command: click.Command = module.log_command(source) if is_plain else getattr(module, cmd_name)
         return command
 
