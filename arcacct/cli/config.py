@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 VERDICTS = ("ok", "warning", "error", "unknown")
 """The words of this command for severities."""
-_WIDTH = max(map(len, VERDICTS))
+WIDTH = max(map(len, VERDICTS))
 
 
 @click.command(epilog=examples("arcacct doctor", "arcacct doctor --offline", "arcacct doctor --format json"))
@@ -69,9 +69,16 @@ def doctor(ctx: click.Context, offline: bool, limit_s: float, form: str) -> int:
     return _print(examine(site, limit_s=limit_s, offline=offline), form)
 
 
+def verdict_word(severity: int) -> Coloured:
+    """The word for a severity in its colour, as wide as the longest one."""
+    from arcacct.cli.status import COLOURS  # noqa: PLC0415
+    from arcacct.health.facts import CRITICAL  # noqa: PLC0415
+
+    return Coloured(click.style(f"{VERDICTS[severity]:<{WIDTH}}", fg=COLOURS[severity], bold=severity == CRITICAL))
+
+
 def _print(verdicts: Iterable[Check], form: str) -> int:
     """Print each once it is known, and return the exit code."""
-    from arcacct.cli.status import COLOURS  # noqa: PLC0415
     from arcacct.cli.targets import most_severe  # noqa: PLC0415
     from arcacct.health.facts import CRITICAL, OK, UNKNOWN, WARNING  # noqa: PLC0415
 
@@ -81,10 +88,7 @@ def _print(verdicts: Iterable[Check], form: str) -> int:
         found.append(one)
         if form == "text":
             # One by one: a check that takes its time must not look like a doctor that hangs.
-            word = click.style(
-                f"{VERDICTS[one.severity]:<{_WIDTH}}", fg=COLOURS[one.severity], bold=one.severity == CRITICAL
-            )
-            print_line(Coloured(word), "  ", one.subject, ": ", one.text)
+            print_line(verdict_word(one.severity), "  ", one.subject, ": ", one.text)
     if form == "text":
         counts = [sum(one.severity == severity for one in found) for severity in range(len(VERDICTS))]
         parts = [f"{counts[OK]} ok", count_of(counts[WARNING], "warning"), count_of(counts[CRITICAL], "error")]

@@ -7,10 +7,9 @@ from contextlib import suppress
 
 import click
 
-from arcacct.cli.config import VERDICTS
+from arcacct.cli.config import VERDICTS, WIDTH, verdict_word
 from arcacct.cli.console import Coloured, ask, examples, print_line
 from arcacct.cli.options import next_start, yes_option
-from arcacct.cli.status import COLOURS
 from arcacct.cli.tables import TOLD, format_option
 from arcacct.cli.tables import show as show_rows
 from arcacct.cli.targets import most_severe
@@ -24,8 +23,6 @@ from arcacct.health.facts import CRITICAL, OK, UNKNOWN
 from arcacct.health.setup import SetupStep, callout_file, callout_lines, is_own_file, steps
 from arcacct.targets import kinds
 from arcacct.wording import count_of
-
-_WIDTH = max(map(len, VERDICTS))
 
 
 @click.command(epilog=examples("arcacct setup", "arcacct setup --write", "arcacct setup --check --format json"))
@@ -128,15 +125,12 @@ def _show(one: SetupStep) -> None:
         wrong = [verdict for verdict in wrong if verdict.severity != UNKNOWN]
     about = [verdict for verdict in one.checks if verdict.subject == one.name]
     for verdict in wrong or (about or one.checks)[-1:]:
-        word = click.style(
-            f"{VERDICTS[verdict.severity]:<{_WIDTH}}", fg=COLOURS[verdict.severity], bold=verdict.severity == CRITICAL
-        )
         subject = "" if verdict.subject == one.name else f"{verdict.subject}: "
-        print_line(Coloured(word), "  ", one.name, ": ", subject, verdict.text)
+        print_line(verdict_word(verdict.severity), "  ", one.name, ": ", subject, verdict.text)
     for verdict in one.checks:
         # The exact text for a receiver.
         if verdict.subject == "DN" and verdict.severity == OK:
-            print_line(Coloured(" " * _WIDTH), "  ", one.name, ": ", verdict.text)
+            print_line(Coloured(" " * WIDTH), "  ", one.name, ": ", verdict.text)
 
 
 def _lead(one: SetupStep) -> None:
@@ -150,13 +144,8 @@ def _lead(one: SetupStep) -> None:
             print_line("  ", line)
 
 
-def _details(one: SetupStep) -> list[dict[str, str]]:
+def _details(step: SetupStep) -> list[dict[str, str]]:
     return [
-        {
-            "subject": verdict.subject,
-            "verdict": VERDICTS[verdict.severity],
-            "detail": verdict.detail,
-            "advice": verdict.advice,
-        }
-        for verdict in one.checks
+        {"subject": one.subject, "verdict": VERDICTS[one.severity], "detail": one.detail, "advice": one.advice}
+        for one in step.checks
     ]
