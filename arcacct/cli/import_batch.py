@@ -26,6 +26,8 @@ from arcacct.sources.slurm import sacct
 from arcacct.sources.slurm.importer import SOURCE as SLURM_SOURCE
 from arcacct.wording import count_of
 
+PLACE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+"""The name of a cell, server or cluster."""
 LEFT_OUT = "Unusable input is shown and stored (`import rejected`). The exit code is 65 if any is new."
 
 
@@ -194,7 +196,7 @@ def log_command(source: LogSource) -> click.Command:
 
     def called(ctx: click.Context, files: tuple[str, ...], given: BatchOptions, place: str | None) -> int:
         need_input(files, given, f"no FILE: pass {source.file_help}, or - for standard input")
-        if place is not None and not _PLACE.fullmatch(place):
+        if place is not None and not PLACE_NAME.fullmatch(place):
             raise UsageError(f"--{source.place_option} {place!r}: use letters, digits, dots, - and _")
         return run_import(ctx, source, given, LogForm(place), files)
 
@@ -217,9 +219,6 @@ def log_command(source: LogSource) -> click.Command:
     )
     made: click.Command = command(called)  # type: ignore[assignment]
     return made
-
-
-_PLACE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
 
 # `arcacct import slurm`: what sacct prints.

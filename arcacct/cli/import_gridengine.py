@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Iterable
 from contextlib import closing
@@ -11,7 +10,7 @@ from typing import NamedTuple
 import click
 
 from arcacct.cli.console import examples, print_error, print_line
-from arcacct.cli.import_batch import NOT_YET, BatchOptions, batch_options, carry_out, exit_code, need_input
+from arcacct.cli.import_batch import NOT_YET, PLACE_NAME, BatchOptions, batch_options, carry_out, exit_code, need_input
 from arcacct.cli.options import QacctInstant, settings_of, together
 from arcacct.cli.progress import print_counts, print_unusable, progress
 from arcacct.cli.stats import Qacct, question_of, question_options, tasks_of
@@ -26,8 +25,6 @@ from arcacct.sources.gridengine.accounting_file import Origin
 from arcacct.sources.gridengine.importer import SOURCE
 from arcacct.sources.registry import join_telemetry
 from arcacct.wording import count_of
-
-_CELL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
 
 class GridEngineOptions(NamedTuple):
@@ -120,7 +117,7 @@ def gridengine(ctx: click.Context, files: tuple[str, ...], given: BatchOptions, 
 
 def _check(files: tuple[str, ...], given: BatchOptions, asked: GridEngineOptions) -> None:
     need_input(files, given, "no FILE: pass the path of an accounting file, or - for standard input")
-    if not _CELL.fullmatch(asked.cell):
+    if not PLACE_NAME.fullmatch(asked.cell):
         raise UsageError(f"--cell {asked.cell!r}: use letters, digits, dots, - and _")
     of_files = (
         *(("--by", asked.by), ("--begin", asked.begin), ("--end", asked.end)),
