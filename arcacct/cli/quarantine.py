@@ -290,17 +290,10 @@ def _as_json(one: ImplausibleRecord) -> dict[str, object]:
         for reason, field, bound, reported in one.values
     ]
     return {
-        "target": None,
-        "job_id": one.job_id,
-        "record_id": one.record_id,
-        "end_time": one.end_time,
-        "state": _state(one),
-        "reason": one.text,
-        "since_s": one.since_s,
-        "values": values,
-        "decided_s": one.decided_s,
-        "decided_by": one.decided_by,
-    }
+        "target": None, "job_id": one.job_id, "record_id": one.record_id, "end_time": one.end_time,
+        "state": _state(one), "reason": one.text, "since_s": one.since_s, "values": values,
+        "decided_s": one.decided_s, "decided_by": one.decided_by,
+    }  # fmt: skip
 
 
 def _changed(settings: Settings, entries: Sequence[held.HeldEntry]) -> list[str]:

@@ -174,16 +174,8 @@ _FILTERS = {
 """Field of Selection, metavar and help of each --filter-... that the database can complete."""
 _OF_JOBS = {
     *Selection._fields,
-    *PERIODS,
-    "show_active",
-    "output",
-    "arcctl",
-    "details",
-    "measured",
-    "sort",
-    "top",
-    "conversion",
-} - {*("after_s", "until_s")}
+    *(*PERIODS, "show_active", "output", "arcctl", "details", "measured", "sort", "top", "conversion"),
+} - {"after_s", "until_s"}
 """What means nothing with --gridengine."""
 
 

@@ -265,20 +265,10 @@ def recorded(con: Connection) -> RecordingState:
     swept = settings.get("ARCACCT_LAST_SWEEP")
     (jobs,) = con.execute("SELECT Records FROM RecordCount").fetchone()
     return RecordingState(
-        int(settings["ARCACCT_SCHEMA"]),
-        jobs,
-        last_event_s,
-        None if swept is None else int(swept),
-        foreign,
-        cut,
-        cut_files,
-        rejections(con),
-        dict(dropped(con)),
-        schema.created(con),
-        of_last_day(con, int(time.time())),
-        saved_status(con),
-        schema.incarnation(con),
-    )
+        int(settings["ARCACCT_SCHEMA"]), jobs, last_event_s, None if swept is None else int(swept), foreign, cut,
+        cut_files, rejections(con), dict(dropped(con)), schema.created(con), of_last_day(con, int(time.time())),
+        saved_status(con), schema.incarnation(con),
+    )  # fmt: skip
 
 
 def waiting(con: Connection, seq: int, ended_from: int, vos: tuple[str, ...]) -> Waiting:

@@ -39,20 +39,8 @@ from arcacct.secrecy import without_login
 
 
 _NETWORK = (
-    "nfs",
-    "nfs4",
-    "cifs",
-    "smb3",
-    "smbfs",
-    "afs",
-    "9p",
-    "ceph",
-    "glusterfs",
-    "lustre",
-    "gpfs",
-    "beegfs",
-    "pvfs2",
-)
+    "nfs", "nfs4", "cifs", "smb3", "smbfs", "afs", "9p", "ceph", "glusterfs", "lustre", "gpfs", "beegfs", "pvfs2",
+)  # fmt: skip
 _FORGETS = ("tmpfs", "ramfs")
 
 

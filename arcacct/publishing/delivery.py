@@ -148,15 +148,9 @@ class Delivery:
         if not messages and not aside and not what.proofs and what.seq is None:
             return
         seq = None if messages else what.seq
+        keep = self._plugin.settings.keep_messages_days > 0
         intended = ledger.record_intent(
-            self._con,
-            self._target,
-            messages,
-            aside,
-            seq=seq,
-            proofs=what.proofs,
-            one_kind=self._one_kind,
-            keep=self._plugin.settings.keep_messages_days > 0,
+            self._con, self._target, messages, aside, seq=seq, proofs=what.proofs, one_kind=self._one_kind, keep=keep
         )
         if what.ahead and not self._forbidden.keys() & {message.group for message in intended}:
             # If the host refuses another thread, the caller waits for the answers.
@@ -285,19 +279,11 @@ class Delivery:
         text = document.join([part.text for part in batch])
         data = self._sender.pack(text)
         return Message(
-            0,
-            document.message_format,
-            self._origin,
-            seq,
-            self._sender.destination,
-            self._sender.name(),
-            hashlib.sha256(text.encode("utf-8")).hexdigest(),
-            len(batch),
-            data,
+            0, document.message_format, self._origin, seq, self._sender.destination, self._sender.name(),
+            hashlib.sha256(text.encode("utf-8")).hexdigest(), len(batch), data,
             tuple(part.record for part in batch if part.record is not None),
-            tuple(part.sum for part in batch if part.sum is not None),
-            batch[0].authorisation_group,
-        )
+            tuple(part.sum for part in batch if part.sum is not None), batch[0].authorisation_group,
+        )  # fmt: skip
 
     def _handle_answer(self, message: Message, answer: Answer, accepted: int) -> None:
         """

@@ -27,25 +27,11 @@ from arcacct.wording import count_of
 
 
 NEEDS = {
-    "month": "month",
-    "week": "day",
-    "day": "day",
-    "year": "month",
-    "vo": "vo",
-    "group": "fqan",
-    "role": "fqan",
-    "user": "user_dn",
-    "queue": "queue",
-    "endpoint": "endpoint_url",
-    "status": "status",
-    "host": "node_names",
-    "project": "project",
-    "benchmark": "benchmark",
-    "infrastructure": "endpoint_url",
-    "cores": "cores",
-    "wait": "wait",
+    "month": "month", "week": "day", "day": "day", "year": "month", "vo": "vo", "group": "fqan", "role": "fqan",
+    "user": "user_dn", "queue": "queue", "endpoint": "endpoint_url", "status": "status", "host": "node_names",
+    "project": "project", "benchmark": "benchmark", "infrastructure": "endpoint_url", "cores": "cores", "wait": "wait",
     "walltime": "walltime",
-}
+}  # fmt: skip
 """What can be asked by, and the stored value that it is made from."""
 _KWH_J = 3_600_000
 

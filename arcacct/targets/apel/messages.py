@@ -367,18 +367,11 @@ def not_sent(_aar: AAR, _options: APELOptions) -> str:
     return ""
 
 
+_OF_WHERE = ("endpoint_url", "endpoint_type", "queue", "lrms", "status", "benchmark", "wn_instance")
 JOB_PARTS: dict[str, dict[Callable[[AAR, APELOptions], Any], tuple[str, ...]]] = {
     version: {
         # The kind of node is not sent, but judged.
-        partial(where, version=version): (
-            "endpoint_url",
-            "endpoint_type",
-            "queue",
-            "lrms",
-            "status",
-            "benchmark",
-            "wn_instance",
-        ),
+        partial(where, version=version): _OF_WHERE,
         user_part: ("local_user", "user_dn", "vo", "fqans", "auth_groups", "project", "endpoint_url"),
         not_sent: ("node_names",),
     }

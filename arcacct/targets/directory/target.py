@@ -38,16 +38,9 @@ _GRANULARITY_S = 60
 _ADVICE = "the directory must exist, on a filesystem with hard links, and this user must be able to write there"
 _NAME = re.compile(r"[0-9a-f]{8}/[0-9a-f]{14}")
 _PASSES = {
-    errno.ENOSPC,
-    errno.EDQUOT,
-    errno.ENOENT,
-    errno.EIO,
-    errno.EAGAIN,
-    errno.EMFILE,
-    errno.ENFILE,
-    errno.ESTALE,
+    errno.ENOSPC, errno.EDQUOT, errno.ENOENT, errno.EIO, errno.EAGAIN, errno.EMFILE, errno.ENFILE, errno.ESTALE,
     errno.EBUSY,
-}
+}  # fmt: skip
 
 
 def new_name(now_ns: int | None = None) -> str:
