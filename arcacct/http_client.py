@@ -334,12 +334,7 @@ class _PlainConnection(HTTPConnection):
     """A connection whose every wait and every received byte is within the limits."""
 
     def __init__(
-        self,
-        *arguments: Any,
-        limits: ExchangeLimits,
-        make_socket: type[TimedSocket],
-        connect_s: float,
-        **options: Any,
+        self, *arguments: Any, limits: ExchangeLimits, make_socket: type[TimedSocket], connect_s: float, **options: Any
     ) -> None:
         super().__init__(*arguments, **options)
         self._limits = limits

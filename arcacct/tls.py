@@ -143,10 +143,7 @@ def system_authorities() -> tuple[str | None, str | None]:
 
     OpenSSL's own search would obey SSL_CERT_FILE and SSL_CERT_DIR: the environment would decide who gets our records.
     """
-    return (
-        next(filter(os.path.isfile, SYSTEM_FILES), None),
-        next(filter(_has_hashed_names, SYSTEM_DIRECTORIES), None),
-    )
+    return (next(filter(os.path.isfile, SYSTEM_FILES), None), next(filter(_has_hashed_names, SYSTEM_DIRECTORIES), None))
 
 
 def _has_hashed_names(directory: str) -> bool:

@@ -79,8 +79,8 @@ def header_of(path: str) -> Header:
         # A pipe would be waited for until somebody writes it.
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
         try:
-            status = os.fstat(fd)
-            content = os.pread(fd, _HEADER_BYTES, 0) if stat.S_ISREG(status.st_mode) else b""
+            found = os.fstat(fd)
+            content = os.pread(fd, _HEADER_BYTES, 0) if stat.S_ISREG(found.st_mode) else b""
         finally:
             os.close(fd)
     except FileNotFoundError:
@@ -90,12 +90,7 @@ def header_of(path: str) -> Header:
     if len(content) < _HEADER_BYTES or not content.startswith(_MAGIC):
         raise InputError(f"{path}: not an SQLite database; give the path of the accounting.db that A-REX writes")
     return Header(
-        content[18],
-        int.from_bytes(content[24:28], "big"),
-        status.st_dev,
-        status.st_ino,
-        status.st_size,
-        status.st_mtime_ns,
+        content[18], int.from_bytes(content[24:28], "big"), found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
     )
 
 
