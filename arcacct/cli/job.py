@@ -163,33 +163,15 @@ def _tell(lines: Iterable[str], form: str) -> None:
 _GRACE_S = 2.0
 
 
+_LIMITS = (
+    ("--timeout", "seconds", click.FloatRange(0, min_open=True), 60.0, "S", "after this number of seconds"),
+    ("--max-rows", "rows", click.IntRange(1), 1_000_000, "N", "after this number of rows"),
+    ("--max-memory", "memory_mib", click.IntRange(16), 512, "MIB", "if the query or its result needs more memory"),
+)
 limit_options = in_order(
-    click.option(
-        "--timeout",
-        "seconds",
-        type=click.FloatRange(0, min_open=True),
-        default=60.0,
-        show_default=True,
-        metavar="S",
-        help="Stop after this number of seconds.",
-    ),
-    click.option(
-        "--max-rows",
-        "rows",
-        type=click.IntRange(1),
-        default=1_000_000,
-        show_default=True,
-        metavar="N",
-        help="Stop after this number of rows.",
-    ),
-    click.option(
-        "--max-memory",
-        "memory_mib",
-        type=click.IntRange(16),
-        default=512,
-        show_default=True,
-        metavar="MIB",
-        help="Stop if the query or its result needs more memory.",
+    *(
+        click.option(flag, name, type=kind, default=most, show_default=True, metavar=unit, help=f"Stop {when}.")
+        for flag, name, kind, most, unit, when in _LIMITS
     ),
     together(database_query.QueryLimits, "limits"),
 )
