@@ -290,7 +290,7 @@ def move(ctx: click.Context, directory: str, yes: bool) -> None:
     short_help="Move old jobs, finished and delivered, into an archive.",
     epilog=examples("arcacct db prune --before 2025-05-01 --dry-run", "arcacct db prune --before 2025-05-01 --yes"),
 )
-@click.option("--before", type=INSTANT, required=True, metavar="TIME", help="Jobs that ended before this time.")
+@click.option("--before", type=INSTANT, required=True, help="Jobs that ended before this time.")
 @click.option("--archive", metavar="FILE", help="The archive; default: archive.db next to the database.")
 @plan_option("Show what would move, and what would stay and why; change nothing.")
 @click.option(
@@ -384,8 +384,8 @@ def prune(
         "arcacct db benchmark --from 2026-07 --to 2026-08 --replace HEPSPEC:1.0 --yes",
     ),
 )
-@click.option("--from", "from_s", type=INSTANT, required=True, metavar="TIME", help="Jobs that ended at TIME or later.")
-@click.option("--to", "before_s", type=INSTANT, required=True, metavar="TIME", help="Jobs that ended before TIME.")
+@click.option("--from", "from_s", type=INSTANT, required=True, help="Jobs that ended at TIME or later.")
+@click.option("--to", "before_s", type=INSTANT, required=True, help="Jobs that ended before TIME.")
 @click.option(
     "--replace",
     "replaced",

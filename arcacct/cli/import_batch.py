@@ -49,7 +49,7 @@ class BatchOptions(NamedTuple):
 def _run_options(program: str, timeout_s: float) -> Decorator:
     return in_order(
         click.option("--run", is_flag=True, help=f"Run {program}, for the time since its last run."),
-        click.option("--since", type=INSTANT, metavar="TIME", help="With --run: for the time since TIME."),
+        click.option("--since", type=INSTANT, help="With --run: for the time since TIME."),
         click.option(
             f"--{program.replace('_', '-')}",
             "program",

@@ -58,15 +58,10 @@ class GridEngineOptions(NamedTuple):
     "-b",
     "--begin",
     type=QacctInstant("summary"),
-    metavar="TIME",
     help="With --summary: start of the period of start times (inclusive).",
 )
 @click.option(
-    "-e",
-    "--end",
-    type=QacctInstant("summary"),
-    metavar="TIME",
-    help="With --summary: end of the period of start times (inclusive).",
+    "-e", "--end", type=QacctInstant("summary"), help="With --summary: end of the period of start times (inclusive)."
 )
 @click.option("-j", "--job", metavar="JOB", help="With --summary: the records of a job, by number, name or pattern.")
 @click.option("-t", "--tasks", metavar="N[-M[:STEP]]", help="With --job: only these tasks of an array job.")

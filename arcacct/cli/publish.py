@@ -28,10 +28,7 @@ from arcacct.wording import count_of
 @target_option
 @click.option("--now", is_flag=True, help="Ignore urdelivery_frequency: also send to targets that are not due yet.")
 @click.option(
-    "--since",
-    type=INSTANT,
-    metavar="TIME",
-    help="Also send unsent jobs that ended at or after TIME, and ignore urdelivery_frequency.",
+    "--since", type=INSTANT, help="Also send unsent jobs that ended at or after TIME, and ignore urdelivery_frequency."
 )
 @click.option(
     "--accept-lower",

@@ -59,14 +59,10 @@ def _period(from_s: int | None, to_s: int | None, after_s: int | None, till_s: i
         "arcacct republish --from 2026-10-01 --to 2026-11-01 --target apel:egi --receiver-rows rows.tsv",
     ),
 )
-@click.option("--from", "from_s", type=INSTANT, metavar="TIME", help="Start of the period (inclusive).")
-@click.option("--to", "to_s", type=INSTANT, metavar="TIME", help="End of the period (exclusive).")
-@click.option(
-    "-b", "--end-from", "after_s", type=INSTANT, metavar="TIME", help="Start of the period as in arcctl (exclusive)."
-)
-@click.option(
-    "-e", "--end-till", "till_s", type=INSTANT, metavar="TIME", help="End of the period as in arcctl (inclusive)."
-)
+@click.option("--from", "from_s", type=INSTANT, help="Start of the period (inclusive).")
+@click.option("--to", "to_s", type=INSTANT, help="End of the period (exclusive).")
+@click.option("-b", "--end-from", "after_s", type=INSTANT, help="Start of the period as in arcctl (exclusive).")
+@click.option("-e", "--end-till", "till_s", type=INSTANT, help="End of the period as in arcctl (inclusive).")
 @click.option(
     "-t",
     "--target",

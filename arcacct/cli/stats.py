@@ -82,7 +82,7 @@ question_options = in_order(
         metavar="DAYS",
         help="Length in days: after -b, or before -e or now.",
     ),
-    click.option("--now", type=INSTANT, is_eager=True, metavar="TIME", help="Use TIME as the current time."),
+    click.option("--now", type=INSTANT, is_eager=True, help="Use TIME as the current time."),
     click.option(
         "--on",
         type=click.Choice(("start", "end")),
@@ -221,7 +221,6 @@ class Periods(NamedTuple):
     "--end-from",
     "after_s",
     type=QacctInstant("gridengine"),
-    metavar="TIME",
     help="Start of the period (exclusive), as in arcctl: jobs that ended after TIME.",
 )
 @click.option(
@@ -229,26 +228,11 @@ class Periods(NamedTuple):
     "--end-till",
     "until_s",
     type=QacctInstant("gridengine"),
-    metavar="TIME",
     help="End of the period (inclusive), as in arcctl: jobs that ended at TIME or before.",
 )
-@click.option(
-    "-s", "--start-from", "submitted_after_s", type=INSTANT, metavar="TIME", help="Jobs submitted after this time."
-)
-@click.option(
-    "--from",
-    "from_s",
-    type=INSTANT,
-    metavar="TIME",
-    help="Start of the period (inclusive), like 2026-10, yesterday or -7d.",
-)
-@click.option(
-    "--to",
-    "before_s",
-    type=INSTANT,
-    metavar="TIME",
-    help="End of the period (exclusive): --to 2026-10 ends before October.",
-)
+@click.option("-s", "--start-from", "submitted_after_s", type=INSTANT, help="Jobs submitted after this time.")
+@click.option("--from", "from_s", type=INSTANT, help="Start of the period (inclusive), like 2026-10, yesterday or -7d.")
+@click.option("--to", "before_s", type=INSTANT, help="End of the period (exclusive): --to 2026-10 ends before October.")
 @in_order(
     *(
         click.option(

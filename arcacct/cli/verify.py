@@ -49,9 +49,7 @@ _SHOWN = 20
     metavar="FILE",
     help="Export of the EGI accounting portal, CSV or JSON: jobs, or hours of any kind, by VO and month. Repeatable.",
 )
-@click.option(
-    "--exported", type=INSTANT, metavar="TIME", help="With --portal: time of the exports; default: time of their files."
-)
+@click.option("--exported", type=INSTANT, help="With --portal: time of the exports; default: time of their files.")
 @click.option(
     "--lrms",
     multiple=True,

@@ -18,6 +18,7 @@ import click
 from generated import code, plain, table
 
 from arcacct.cli.main import arcacct
+from arcacct.cli.options import Parsed
 
 Row = tuple[str, str]
 """The names and the meaning of an option."""
@@ -123,6 +124,8 @@ def value(option: click.Option) -> str:
     """What stands behind an option, or nothing."""
     if option.is_flag or option.count:
         return ""
+    if option.metavar is None and isinstance(option.type, Parsed):
+        return option.type.name.upper()
     return option.metavar or max(option.opts, key=len).lstrip("-").replace("-", "_").upper()
 
 

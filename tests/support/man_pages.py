@@ -23,6 +23,7 @@ import click
 
 from arcacct import __version__
 from arcacct.cli.main import arcacct
+from arcacct.cli.options import Parsed
 from arcacct.errors import ArcacctError
 from arcacct.files.directories import resource
 
@@ -239,8 +240,8 @@ def _names(option: click.Option) -> str:
     names = ", ".join(map(bold, (*option.opts, *option.secondary_opts)))
     if option.is_flag or option.count:
         return names
-    value = option.metavar or (option.name or "").upper()
-    return f"{names} {italic(value)}"
+    kind = option.type.name if isinstance(option.type, Parsed) else option.name or ""
+    return f"{names} {italic(option.metavar or kind.upper())}"
 
 
 def _meaning(option: click.Option, ctx: click.Context) -> str:
