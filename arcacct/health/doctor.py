@@ -94,9 +94,8 @@ def receiver(site: Site, plugin: TargetPlugin) -> Iterator[Check]:
         yield Check(name, OK, f"{plugin.target.url}: nothing to connect to")
         return
     if plugin.target.credentials() is None:
-        yield Check(
-            name, WARNING, f"{plugin.target.url}: not encrypted (no TLS)", "use https:// if the receiver supports it"
-        )
+        detail = f"{plugin.target.url}: not encrypted (no TLS)"
+        yield Check(name, WARNING, detail, "use https:// if the receiver supports it")
     asked: set[str] = set()
     for probe in probes:
         found = host_name(f"{name} name", transport, probe.url, asked)

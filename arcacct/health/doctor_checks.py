@@ -308,13 +308,11 @@ def _authorities(directory: str, now: int) -> Iterator[Check]:
     stale = [name for name in names if _CRL.fullmatch(name) and _is_stale(os.path.join(directory, name), now)]
     if stale:
         shown = ", ".join(stale[:3]) + (", ..." if len(stale) > 3 else "")
-        yield Check(
-            "CRLs",
-            WARNING,
+        detail = (
             f"{count_of(len(stale), 'list')} of revoked certificates in {directory} out of date ({shown}): A-REX "
-            "rejects users because of that; arcacct does not use these lists",
-            "run fetch-crl, and check its timer",
+            "rejects users because of that; arcacct does not use these lists"
         )
+        yield Check("CRLs", WARNING, detail, "run fetch-crl, and check its timer")
 
 
 def _is_stale(path: str, now: int) -> bool:
@@ -332,12 +330,8 @@ def _system(shown: list[TransportOptions]) -> Iterator[Check]:
     if not any(way.ca_system for way in shown):
         return
     if not any(system_authorities()):
-        yield Check(
-            "CAs of the system",
-            WARNING,
-            "the operating system has no CA certificates, but ca_system=yes needs them",
-            "install the package ca-certificates, or set ca_system=no",
-        )
+        detail = "the operating system has no CA certificates, but ca_system=yes needs them"
+        yield Check("CAs of the system", WARNING, detail, "install the package ca-certificates, or set ca_system=no")
 
 
 # A-REX: does it run, with this control directory, and does it call us?
@@ -352,9 +346,9 @@ def control_directory(site: Site) -> Iterator[Check]:
     if site.is_without_arex:
         yield Check("control directory", OK, f"no A-REX here: {here.controldir} does not exist, and database= is set")
         return
+    shown = f"{here.controldir} (from {here.controldir_from})"
     if hidden := unseen(os.path.join(here.controldir, STATUS_FOLDERS[0])):
-        detail = f"{here.controldir} (from {here.controldir_from}) {hidden}"
-        yield Check("control directory", UNKNOWN, detail, use_as(here.controldir), CONF)
+        yield Check("control directory", UNKNOWN, f"{shown} {hidden}", use_as(here.controldir), CONF)
         return
     lacking = [name for name in STATUS_FOLDERS if not os.path.isdir(os.path.join(here.controldir, name))]
     wrong = misplaced(here)
@@ -362,13 +356,8 @@ def control_directory(site: Site) -> Iterator[Check]:
         is_there = os.path.isdir(here.controldir)
         wrong = f"it has no folder {', '.join(lacking)}" if is_there else "no such control directory"
     if wrong:
-        yield Check(
-            "control directory",
-            CRITICAL,
-            f"{here.controldir} (from {here.controldir_from}): {wrong}",
-            "start A-REX once, or set controldir= in [arex] to its control directory",
-            CONF,
-        )
+        advice = "start A-REX once, or set controldir= in [arex] to its control directory"
+        yield Check("control directory", CRITICAL, f"{shown}: {wrong}", advice, CONF)
         return
     try:
         started = site.started
@@ -378,15 +367,11 @@ def control_directory(site: Site) -> Iterator[Check]:
         return
     running = None if started is None else absolute(started.get("arex", "controldir") or CONTROLDIR)
     if running is not None and os.path.realpath(running) != os.path.realpath(here.controldir):
-        yield Check(
-            "control directory",
-            CRITICAL,
-            f"{here.controldir} (from {here.controldir_from}), but A-REX runs with {running} ({site.run_time_conf})",
-            "pass the arc.conf of the running A-REX with --config, or restart A-REX",
-            CONF,
-        )
+        detail = f"{shown}, but A-REX runs with {running} ({site.run_time_conf})"
+        advice = "pass the arc.conf of the running A-REX with --config, or restart A-REX"
+        yield Check("control directory", CRITICAL, detail, advice, CONF)
         return
-    yield Check("control directory", OK, f"{here.controldir} (from {here.controldir_from})")
+    yield Check("control directory", OK, shown)
 
 
 def running(site: Site) -> Iterator[Check]:
@@ -395,12 +380,8 @@ def running(site: Site) -> Iterator[Check]:
         return
     found = site.processes
     if not found:
-        yield Check(
-            "A-REX",
-            WARNING,
-            "does not run here (there is no process arched)",
-            "start it, or run the doctor on its host",
-        )
+        detail = "does not run here (there is no process arched)"
+        yield Check("A-REX", WARNING, detail, "start it, or run the doctor on its host")
         return
     yield Check("A-REX", OK, f"runs: process {', '.join(str(one.pid) for one in found)}")
     here = site.here
@@ -408,13 +389,10 @@ def running(site: Site) -> Iterator[Check]:
         ours = {os.path.realpath(f"{here.database}{end}") for end in ("", "-wal", "-shm")}
         for one in found:
             if ours & {os.path.realpath(path) for path in one.files}:
-                yield Check(
-                    "A-REX",
-                    CRITICAL,
-                    f"process {one.pid} of A-REX has {here.database} open: two programs write it, and A-REX loses rows",
-                    "give arcacct another file (database=), and import A-REX's jobs with `arcacct import arex`",
-                    STORE,
-                )
+                used = f"process {one.pid} of A-REX has {here.database} open"
+                detail = f"{used}: two programs write it, and A-REX loses rows"
+                advice = "give arcacct another file (database=), and import A-REX's jobs with `arcacct import arex`"
+                yield Check("A-REX", CRITICAL, detail, advice, STORE)
 
 
 def states(site: Site) -> Iterator[Check]:

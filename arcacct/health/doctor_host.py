@@ -82,14 +82,11 @@ def place(site: Site) -> Iterator[Check]:
     elif mount is None:
         yield Check("place", UNKNOWN, f"{site.mounts} does not show the file system of {here.directory}")
     elif mount.kind in _NETWORK:
-        yield Check(
-            "place",
-            CRITICAL,
+        detail = (
             f"{here.directory} is on a network file system ({mount.kind} at {mount.point}): SQLite's write-ahead log "
-            "works only on a local disk of one host",
-            "`arcacct db move DIR` to a disk of this host",
-            STORE,
+            "works only on a local disk of one host"
         )
+        yield Check("place", CRITICAL, detail, "`arcacct db move DIR` to a disk of this host", STORE)
     elif mount.kind in _FORGETS:
         detail = f"{here.directory} is on a memory disk ({mount.kind} at {mount.point}), and lost at the next boot"
         yield Check("place", CRITICAL, detail, "`arcacct db move DIR` to a disk", STORE)
@@ -135,12 +132,9 @@ def launcher(site: Site) -> Iterator[Check]:
             yield Check("launcher", WARNING, detail, f"{ANEW}, and keep its lines spool= and fallback=")
         yield _run(site, program)
         if os.path.realpath(program).startswith(os.path.join(sys.prefix, "")):
-            yield Check(
-                "launcher",
-                WARNING,
-                f"{program} is inside the Python environment: during an upgrade it is missing, and each job fails",
-                "copy etc/arcacct-hook to /usr/local/libexec, and use that path in the callouts",
-            )
+            detail = f"{program} is inside the Python environment: during an upgrade it is missing, and each job fails"
+            advice = "copy etc/arcacct-hook to /usr/local/libexec, and use that path in the callouts"
+            yield Check("launcher", WARNING, detail, advice)
 
 
 def _run(site: Site, program: str) -> Check:
