@@ -4,26 +4,17 @@ from __future__ import annotations
 
 import fcntl
 import os
+import sqlite3
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from sqlite3 import (
-    Connection,
-    Cursor,
-    DatabaseError,
-    DataError,
-    IntegrityError,
-    InterfaceError,
-    OperationalError,
-    ProgrammingError,
-    connect,
-)
+from sqlite3 import Connection, DatabaseError, DataError, OperationalError, connect
 from typing import Any
 
 from arcacct.errors import SchemaError, StoreBusy, StoreError, use_as
 
 __all__ = ["Connection", "DataError", "DatabaseError", "OperationalError", "connect"]
-OF_VALUES = (DataError, IntegrityError, InterfaceError, ProgrammingError)
+OF_VALUES = (DataError, sqlite3.IntegrityError, sqlite3.InterfaceError, sqlite3.ProgrammingError)
 """SQLite's errors about the values of a row; the database itself is well."""
 
 
@@ -308,7 +299,7 @@ class AtRest(Connection):
     stamp: tuple[int, ...] | None = None
     """The file as it was: device, inode, size in bytes, times of its last change in nanoseconds."""
 
-    def execute(self, *arguments: Any) -> Cursor:
+    def execute(self, *arguments: Any) -> sqlite3.Cursor:
         """As ever. Raises StoreBusy, too."""
         self._look()
         return super().execute(*arguments)
