@@ -224,19 +224,12 @@ def load() -> Manual:
             "arcacct --help"
         )
     order = list(FOLDERS)
-    return Manual(
-        tuple(
-            sorted(
-                found,
-                key=lambda page: (
-                    order.index(page.folder) if page.folder in order else len(order),
-                    page.folder,
-                    page.name != "index",
-                    page.name,
-                ),
-            )
-        )
-    )
+
+    def place(page: Page) -> tuple[int, str, bool, str]:
+        number = order.index(page.folder) if page.folder in order else len(order)
+        return number, page.folder, page.name != "index", page.name
+
+    return Manual(tuple(sorted(found, key=place)))
 
 
 def _read(root: str, name: str) -> Page:

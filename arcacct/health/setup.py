@@ -227,13 +227,9 @@ def _timers(site: Site) -> Iterator[Check]:
 def _starting(site: Site, _checks: Sequence[Check]) -> Todo:
     states = _units(site)
     do, undo = [], []
+    missing = [unit for unit, state in states.items() if state == "missing"]
     # A timer starts the service of its name.
-    files = dict.fromkeys(
-        name
-        for unit, state in states.items()
-        if state == "missing"
-        for name in (unit.replace(".timer", ".service"), unit)
-    )
+    files = dict.fromkeys(name for unit in missing for name in (unit.replace(".timer", ".service"), unit))
     if files:
         do = [*_installing(files), "systemctl daemon-reload"]
         undo = [f"rm {' '.join(f'{_UNITS_DIR}/{name}' for name in files)}", "systemctl daemon-reload"]
