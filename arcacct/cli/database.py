@@ -429,14 +429,8 @@ def benchmark(
     in_turn(from_s, "--from", before_s, "--to")
     found = settings_of(ctx)
     here = _site(found.places)
-    options = benchmarks.Ratings(
-        from_s,
-        before_s,
-        replaced or (here.rules.default_benchmark,),
-        found.queue_benchmarks,
-        found.node_benchmarks,
-        everything,
-    )
+    replaced = replaced or (here.rules.default_benchmark,)
+    options = benchmarks.Ratings(from_s, before_s, replaced, found.queue_benchmarks, found.node_benchmarks, everything)
     with closing(read_accounting(here)) as con, progress("Jobs") as show_progress:
         changes = benchmarks.plan(con, options, lambda jobs: show_progress(jobs, jobs))
     if changes or form != "table":

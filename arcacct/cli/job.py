@@ -42,7 +42,7 @@ _job_id = click.argument("job_id", metavar="JOBID", shell_complete=completed("jo
     ),
 )
 @click.option("--only", type=click.Choice(SECTIONS), help="Only this section; info, events and transfers as arcctl.")
-@click.option("--sent", "with_texts", is_flag=True, help="Also show its text in each message, as far as it is known.")
+@click.option("--sent", is_flag=True, help="Also show its text in each message, as far as it is known.")
 @click.option("-o", "--output", type=click.Choice(PARTS), hidden=True, help="With --only info: as arcctl job info -o.")
 @format_option(
     LISTED,
@@ -53,14 +53,7 @@ _job_id = click.argument("job_id", metavar="JOBID", shell_complete=completed("jo
 @_job_id
 @click.pass_context
 def job(
-    ctx: click.Context,
-    job_id: str,
-    *,
-    only: str | None,
-    with_texts: bool,
-    output: str | None,
-    form: str,
-    arcctl: str | None,
+    ctx: click.Context, job_id: str, *, only: str | None, sent: bool, output: str | None, form: str, arcctl: str | None
 ) -> None:
     """
     Show a job's record, transfers and history: control files, events, and each message that had it, with the answer.
@@ -71,14 +64,14 @@ def job(
     """
     if output and only != "info":
         raise UsageError("-o needs --only info")
-    if with_texts and only not in (None, "why"):
+    if sent and only not in (None, "why"):
         raise UsageError("--sent needs the section why")
     if form in ("csv", "spreadsheet") and only not in ("events", "transfers"):
         raise UsageError(f"--format {form} needs --only events or --only transfers")
     if only is None:
-        _everything(ctx, job_id, with_texts=with_texts, form=form, arcctl=arcctl)
+        _everything(ctx, job_id, with_texts=sent, form=form, arcctl=arcctl)
     elif only == "why":
-        _tell(_history(ctx, job_id, with_texts=with_texts), form)
+        _tell(_history(ctx, job_id, with_texts=sent), form)
     else:
         _section(_record(ctx, job_id, arcctl), only, output or "all", form)
 

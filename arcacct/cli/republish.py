@@ -147,13 +147,7 @@ def _tell_ratings(found: Settings, period: target_run.Period) -> None:
     """What the configuration's benchmarks would change of the period, where they are not those that were recorded."""
     if not found.queue_benchmarks and not found.node_benchmarks:
         return
-    options = Ratings(
-        period.from_s,
-        period.before_s,
-        (found.places.rules.default_benchmark,),
-        found.queue_benchmarks,
-        found.node_benchmarks,
-    )
+    options = Ratings(*period, (found.places.rules.default_benchmark,), found.queue_benchmarks, found.node_benchmarks)
     with closing(access.read_accounting(found.places)) as con:
         changes = plan(con, options)
     if changes:

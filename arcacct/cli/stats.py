@@ -350,13 +350,8 @@ def in_period(chosen: Selection, period: Periods) -> Selection:
 def _refuse_mixtures(ctx: click.Context, values: dict[str, object], given: StatsOptions) -> None:
     """Raise UsageError if ``values`` are options that exclude each other."""
     if not given.by:
-        of_table: dict[str, object] = {
-            "--gpu": given.measured,
-            "--sort": given.sort,
-            "--top": given.top,
-            "--benchmark-as": given.conversion,
-        }
-        alone = [name for name, value in of_table.items() if value]
+        shown = (("--gpu", given.measured), ("--sort", given.sort), ("--top", given.top))
+        alone = [name for name, value in (*shown, ("--benchmark-as", given.conversion)) if value]
         if alone and not given.gridengine:
             raise UsageError(f"{alone[0]} needs --by")
     if not given.gridengine:

@@ -415,13 +415,7 @@ class _AtTarget:
     """What the ledger says that a receiver was given of a month, and why it lacks a job, or has one too many."""
 
     def __init__(
-        self,
-        target: _TargetMonth,
-        accounting: Connection,
-        jobs: MonthJobs,
-        doubtful: Doubtful,
-        *,
-        has_portal: bool = False,
+        self, target: _TargetMonth, accounting: Connection, jobs: MonthJobs, doubtful: Doubtful, *, has_portal: bool
     ) -> None:
         """``has_portal``: why it lacks a job is kept for the portal, which then cannot have it either."""
         self._has_portal = has_portal and bool(target.plugin.site)
