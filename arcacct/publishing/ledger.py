@@ -152,12 +152,8 @@ class LedgerGap(NamedTuple):
 
     def has(self, record: SentRecord, row: str) -> bool:
         """Whether the receiver may have had an older version of a record before, by the row number that it returned."""
-        return (
-            record.replaced_id is None
-            and row.isdecimal()
-            and int(row) <= self.last_row
-            and record.job_id in self.changed()
-        )
+        is_old = row.isdecimal() and int(row) <= self.last_row
+        return record.replaced_id is None and is_old and record.job_id in self.changed()
 
 
 def record_intent(

@@ -584,12 +584,8 @@ class TargetRun:
         unhandled = reader.earliest_unhandled_end(ctx.accounting, reached.last_seq, ended_from=reached.start_end_time)
         undelivered = held.earliest_undelivered_end(ctx.publishing, block)
         waiting = [end for end in (unhandled, undelivered) if end is not None]
-        cursors.finish_run(
-            ctx.publishing,
-            block,
-            error=error,
-            last_end_time=min(waiting) - 1 if waiting else reader.latest_end(ctx.accounting),
-        )
+        last_end = min(waiting) - 1 if waiting else reader.latest_end(ctx.accounting)
+        cursors.finish_run(ctx.publishing, block, error=error, last_end_time=last_end)
 
 
 def fault_of(error: BaseException, database: str) -> ArcacctError:

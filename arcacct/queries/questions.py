@@ -478,15 +478,9 @@ def _finer(kind: BreakdownKind, *, is_daily: bool = False) -> _KeptSums:
     return _KeptSums(kind.extra_columns, rows, "FinerID", kind.contribution, "Period", is_daily)
 
 
+_CELL_COLUMNS = frozenset({"UserID", "VOID", "FQAN", "EndpointID"})
 _KEPT = (
-    _KeptSums(
-        frozenset({"UserID", "VOID", "FQAN", "EndpointID"}),
-        "MonthlyUsage",
-        "CellID",
-        "CellID",
-        "Month",
-        has_details=False,
-    ),
+    _KeptSums(_CELL_COLUMNS, "MonthlyUsage", "CellID", "CellID", "Month", has_details=False),
     _finer(OF_MONTHS),
     _finer(OF_HOSTS),
     _finer(OF_DAYS, is_daily=True),
