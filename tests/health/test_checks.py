@@ -22,7 +22,7 @@ from arcacct.arex.resident import RecorderLock
 from arcacct.arex.spool import Spooled, look, saved_status
 from arcacct.config.parser import load
 from arcacct.config.settings import settings
-from arcacct.database import access
+from arcacct.database import connection
 from arcacct.database.access import open_publishing, read_accounting
 from arcacct.database.durable import MaintenanceEntry
 from arcacct.health import checks as health_checks
@@ -77,7 +77,7 @@ def test_an_error_of_our_own(site, monkeypatch, capfd) -> None:
 
     monkeypatch.setattr(facts, "examine", broken)
     # What other tests of this process have opened, and damaged, is not to blame.
-    monkeypatch.setattr(access, "opened", {})
+    monkeypatch.setattr(connection, "opened", {})
     output = site.conf.parent / "arcacct.prom"
     done = said(capfd, "--config", site.conf, "metrics", "--output", output)
 
