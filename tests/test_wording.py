@@ -50,13 +50,7 @@ def test_a_number_of_things(number, what, text) -> None:
 
 @pytest.mark.parametrize(
     "name",
-    [
-        "rUkNDmRiaoAoOSAtDm",
-        "/DC=org/DC=example/CN=Jørgen Ærlig O'Neill 7%",
-        "żółć Ω 数据 🚀",
-        r"CORP\user, \xC3",
-        "",
-    ],
+    ["rUkNDmRiaoAoOSAtDm", "/DC=org/DC=example/CN=Jørgen Ærlig O'Neill 7%", "żółć Ω 数据 🚀", r"CORP\user, \xC3", ""],
 )
 def test_an_ordinary_name_is_shown_as_it_is(name) -> None:
     """Whatever people and files are called in any script comes out unchanged."""

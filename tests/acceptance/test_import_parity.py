@@ -54,12 +54,7 @@ class Arex(NamedTuple):
 
 AREX = {
     6: Arex(
-        corpus.arex_database,
-        36,
-        2,
-        NAMES["internal"],
-        frozenset({NAMES["hookexp-fail-FINISHING"]}),
-        NAMES["oddurl"],
+        corpus.arex_database, 36, 2, NAMES["internal"], frozenset({NAMES["hookexp-fail-FINISHING"]}), NAMES["oddurl"]
     ),
     7: Arex(corpus.arex7_database, 40, 0, "66a4fa6e23c6", frozenset(), "66972593fb66"),
 }

@@ -183,7 +183,7 @@ def test_fqan_and_benchmark_are_where_arc_6_has_them(arex, swept) -> None:
 
     assert columns - ours == {"FQANID", "BenchmarkID"}
     assert {key for rows in corpus.children(arex, "AuthTokenAttributes").values() for key, _ in rows} == {
-        *("vomsfqan", "name", "username", "email", "user", "group"),
+        *("vomsfqan", "name", "username", "email", "user", "group")
     }
     assert corpus.children(swept, "AuthTokenAttributes")["66824a77a9e3"] == [
         ("mainfqan", "/atlas/Role=production"),

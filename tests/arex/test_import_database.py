@@ -462,10 +462,7 @@ def last_import(here: Places, path: pathlib.Path) -> None:
 
 def test_the_emulated_arex_loses_rows_to_a_reader(path) -> None:
     """The emulation does what A-REX does: a reader in its way at one COMMIT costs it that row and all later ones."""
-    with (
-        closing(arex_writer.create(path)) as con,
-        closing(sqlite3.connect(path, isolation_level=None)) as reader,
-    ):
+    with closing(arex_writer.create(path)) as con, closing(sqlite3.connect(path, isolation_level=None)) as reader:
         writer = Writer(con, wait=lambda: reader.execute("COMMIT"))
         finished(writer, 1)
         reader.execute("BEGIN")

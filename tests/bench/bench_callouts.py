@@ -51,11 +51,7 @@ class Size(NamedTuple):
     """For the recorder, in each of the two ways."""
 
 
-SIZES = {
-    "smoke": Size(2, 2, 4, 1, 4),
-    "small": Size(10, 20, 100, 10, 200),
-    "large": Size(20, 50, 100, 40, 1000),
-}
+SIZES = {"smoke": Size(2, 2, 4, 1, 4), "small": Size(10, 20, 100, 10, 200), "large": Size(20, 50, 100, 40, 1000)}
 TRUE, SUBMIT, OTHERS, FINISHED = KINDS = ("/bin/true", "SUBMIT", "other states", "FINISHED")
 STATES = {SUBMIT: ("SUBMIT",), OTHERS: ("ACCEPTED", "PREPARING", "INLRMS", "FINISHING"), FINISHED: ("FINISHED",)}
 CROWDS = (TRUE, SUBMIT, FINISHED)

@@ -379,11 +379,7 @@ def test_prune_shows_first_and_asks(here, run) -> None:
     """A dry run and a refused one change nothing; --yes moves the jobs into the archive beside the database."""
     dry = run("prune", "--before", "2026-06-01", "--dry-run")
     refused = run("prune", "--before", "2026-06-01")
-    assert dry == (
-        0,
-        "3 jobs to be moved, which ended from 2026-05-28T20:26:40Z to 2026-05-28T20:26:40Z\n",
-        "",
-    )
+    assert dry == (0, "3 jobs to be moved, which ended from 2026-05-28T20:26:40Z to 2026-05-28T20:26:40Z\n", "")
     assert refused[0] == 64
     assert jobs(here.database) == 3
 

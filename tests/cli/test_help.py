@@ -228,15 +228,8 @@ PROBLEMS = {
         "accounting.db: database disk image is malformed; it is damaged or not a database",
         "the rows of AAR are intact, and only indexes are damaged, AAR_EndTime_IDX",
     ),
-    "howto/republish": (
-        "never published",
-        "send a month again",
-    ),
-    "howto/verify": (
-        "does not verify",
-        "verify says NO",
-        "jobs missing at the portal",
-    ),
+    "howto/republish": ("never published", "send a month again"),
+    "howto/verify": ("does not verify", "verify says NO", "jobs missing at the portal"),
     "howto/before-it-goes-live": (
         "certificate expired",
         "permission denied",
@@ -245,10 +238,7 @@ PROBLEMS = {
         "the certificate cannot be verified (certificate has expired)",
         "other users can replace files there; choose a directory of your own",
     ),
-    "howto/set-aside": (
-        "record refused",
-        "rejected by SGAS",
-    ),
+    "howto/set-aside": ("record refused", "rejected by SGAS"),
     "howto/benchmarks": (
         "no benchmark",
         "none is set, here or for a queue or a kind of node: jobs are published with HEPSPEC 1.0",
@@ -257,28 +247,15 @@ PROBLEMS = {
         "counted twice",
         "is a target of A-REX's jura-ng, which would publish in addition to arcacct",
     ),
-    "howto/rejected-records": (
-        "rejected import",
-        "bad line in the accounting file",
-    ),
-    "explanation/recording": (
-        "spool fills up",
-        "event is not recorded",
-        "jobs vanished",
-    ),
-    "howto/install": (
-        "launcher cannot be started",
-        "callouts missing",
-    ),
+    "howto/rejected-records": ("rejected import", "bad line in the accounting file"),
+    "explanation/recording": ("spool fills up", "event is not recorded", "jobs vanished"),
+    "howto/install": ("launcher cannot be started", "callouts missing"),
     "explanation/publishing": (
         "proxy",
         "publish times out",
         "the proxy rejects the connection (HTTP 403); check http_proxy",
     ),
-    "howto/privacy": (
-        "GDPR",
-        "forget a user",
-    ),
+    "howto/privacy": ("GDPR", "forget a user"),
     "howto/upgrade": (
         "downgrade",
         "schema version 33; this program supports 32: install the version of arcacct that created it, or a newer one",

@@ -224,11 +224,7 @@ def test_what_a_file_cannot_answer(capfd, words, message) -> None:
 
 @pytest.mark.parametrize(
     ("words", "name"),
-    [
-        (["-l", "hostname=vm"], "l_h_rt"),
-        (["-l", "h=VM,qname=*"], "total"),
-        (["--by", "host", "--host", "VM"], "h_vm"),
-    ],
+    [(["-l", "hostname=vm"], "l_h_rt"), (["-l", "h=VM,qname=*"], "total"), (["--by", "host", "--host", "VM"], "h_vm")],
 )
 def test_hosts_and_queues(capfd, words, name) -> None:
     """Hosts are found whatever their case, also as resources of queues."""

@@ -15,12 +15,7 @@ def names(found: list[tuple[Page, Section]]) -> list[tuple[str, str]]:
 
 def test_pages_have_an_order_and_titles(manual) -> None:
     """As the sections of the site, each section by name, and index first."""
-    assert [title for title, _pages in manual.by_folder()] == [
-        "To begin",
-        "How to",
-        "Reference",
-        "The project",
-    ]
+    assert [title for title, _pages in manual.by_folder()] == ["To begin", "How to", "Reference", "The project"]
     assert [page.name for page in manual.pages][:4] == ["index", "tutorial", "howto/install", "howto/install-arc7"]
     assert [page.title for page in manual.pages][-2:] == ["Whose word holds", "project/limits"]
 

@@ -54,10 +54,7 @@ TOO_MUCH = {
     ),
     "large-row": ("SELECT zeroblob(1500000), zeroblob(1500000)", "a row of it more than 2"),
     "large-texts": ("SELECT hex(zeroblob(700000)), hex(zeroblob(700000))", "a row of it more than 2"),
-    "json-without-end": (
-        f"{ENDLESS} SELECT json_group_array(hex(zeroblob(100000))) FROM n",
-        " MiB",
-    ),
+    "json-without-end": (f"{ENDLESS} SELECT json_group_array(hex(zeroblob(100000))) FROM n", " MiB"),
     "large-aggregate": (
         (
             "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n LIMIT 1000)"

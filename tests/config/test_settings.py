@@ -214,11 +214,7 @@ def test_inheritance(tmp_path):
         sgas.transport_options.x509_host_key,
         sgas.transport_options.x509_host_cert,
         sgas.transport_options.x509_cert_dir,
-    ) == (
-        "/t/key",
-        "/j/cert",
-        "/c/ca",
-    )
+    ) == ("/t/key", "/j/cert", "/c/ca")
     assert (apel.transport_options.x509_host_key, apel.transport_options.proxy) == ("/c/key", "http://p:3128")
     assert (sgas.transport_options.proxy, sgas.transport_options.no_proxy) == ("http://q:80", ("",))
     assert apel.transport_options.no_proxy == ("localhost",)

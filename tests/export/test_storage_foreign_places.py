@@ -140,11 +140,7 @@ def test_a_manifest_can_be_anything(site, strange) -> None:
 @pytest.mark.parametrize("target", ["/", "..", "/etc"])
 @pytest.mark.parametrize(
     "name",
-    [
-        "manifests/v1/site=SITE/year=2026/month=06",
-        MONTH.folder("events"),
-        "attributes/v1/site=SITE/year=2026/month=06",
-    ],
+    ["manifests/v1/site=SITE/year=2026/month=06", MONTH.folder("events"), "attributes/v1/site=SITE/year=2026/month=06"],
 )
 def test_a_link_in_the_dataset_costs_its_month(site, name, target) -> None:
     """It leads nowhere, and nothing is written behind it."""

@@ -91,14 +91,10 @@ def test_repeating_it_changes_nothing(site) -> None:
     [
         pytest.param(lambda site: site.add(stored_jobs.job(9, end_s=JUNE_S + 1)), [6], id="a job more"),
         pytest.param(
-            lambda site: site.sql(f"UPDATE AAR SET EndTime = {JULY_S} WHERE RecordID = 1"),
-            [5, 7],
-            id="another end",
+            lambda site: site.sql(f"UPDATE AAR SET EndTime = {JULY_S} WHERE RecordID = 1"), [5, 7], id="another end"
         ),
         pytest.param(
-            lambda site: site.sql("UPDATE JobExtraInfo SET InfoValue = 'x' WHERE RecordID = 3"),
-            [6],
-            id="a child",
+            lambda site: site.sql("UPDATE JobExtraInfo SET InfoValue = 'x' WHERE RecordID = 3"), [6], id="a child"
         ),
         pytest.param(
             lambda site: site.sql("INSERT INTO JobEvents VALUES (5, 'DELETED', '2026-07-30 00:00:00')"),

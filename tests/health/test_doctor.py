@@ -916,11 +916,7 @@ def test_a_service_that_is_enabled_and_does_not_run(clinic, monkeypatch, tmp_pat
     (tmp_path / "wanted").symlink_to("/dev/null")
     monkeypatch.setattr(resident, "_WANTED", str(tmp_path / "wanted"))
     one = about(clinic.verdicts(), "recorder service")
-    assert (one.severity, one.exit_code, one.advice) == (
-        WARNING,
-        0,
-        "systemctl enable --now arcacct-recorder.service",
-    )
+    assert (one.severity, one.exit_code, one.advice) == (WARNING, 0, "systemctl enable --now arcacct-recorder.service")
 
 
 def wrong_permissions(site: Clinic, *parts: str) -> list[Check]:

@@ -7,16 +7,7 @@ import re
 
 import pytest
 from launcher_calls import Calls
-from package_hosts import (
-    CONF,
-    CONTROL,
-    DATABASE,
-    FORMER_SCHEMA,
-    LAUNCHER,
-    ON_REQUEST,
-    TARGET,
-    finished_jobs,
-)
+from package_hosts import CONF, CONTROL, DATABASE, FORMER_SCHEMA, LAUNCHER, ON_REQUEST, TARGET, finished_jobs
 
 import arcacct
 from arcacct.database.connection import ACCOUNTING_SCHEMA

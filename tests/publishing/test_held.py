@@ -167,10 +167,7 @@ def test_of_a_month_of_sums_exactly_these_are_set_aside(con: Connection) -> None
     assert known == {"first", "last", "stays"}
     aside = [HeldRecord(record(name, end_time=MAY + 9), "quarantined", "why") for name in ("stays", "new", "dropped")]
     assert held.hold_only(con, ONE, aside, known) == 1
-    assert states(con) == {
-        **dict.fromkeys(("before", "stays", "new", "after"), "quarantined"),
-        "dropped": "dropped",
-    }
+    assert states(con) == {**dict.fromkeys(("before", "stays", "new", "after"), "quarantined"), "dropped": "dropped"}
     assert states(con, OTHER) == {"first": "quarantined"}
 
 

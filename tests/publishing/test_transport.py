@@ -285,9 +285,7 @@ def test_an_accepted_message_leaves_no_doubt(session, receiver):
             id="two lengths",
         ),
         pytest.param(
-            say(200, gzip.compress(b"x" * 100)[:-9], Content_Encoding="gzip"),
-            "cannot be decoded",
-            id="half a gzip",
+            say(200, gzip.compress(b"x" * 100)[:-9], Content_Encoding="gzip"), "cannot be decoded", id="half a gzip"
         ),
         pytest.param(say(200, b"{}", Content_Encoding="gzip"), "cannot be decoded", id="no gzip"),
     ],

@@ -220,10 +220,7 @@ def last(*parts: bytes) -> Say:
     return Say(raw=b"".join(parts), cut=True)
 
 
-CUT_SHORT, NOT_UNPACKED = (
-    Meaning(LATER, "the answer is incomplete"),
-    Meaning(LATER, "the answer cannot be decoded"),
-)
+CUT_SHORT, NOT_UNPACKED = (Meaning(LATER, "the answer is incomplete"), Meaning(LATER, "the answer cannot be decoded"))
 CLOSED, FOREIGN = Meaning(LATER, "the connection was closed without an answer"), Meaning(LATER, NO_HTTP)
 FINE = Meaning(ACCEPTED, "1")
 ODD = {

@@ -44,9 +44,7 @@ def test_messages_share_one_connection(in_clear, plain) -> None:
 
 
 @pytest.mark.parametrize(
-    "step",
-    [Say(hang_up=True), Say(reset=True), Say(200, b"stor", cut=True)],
-    ids=["hung-up", "reset", "cut"],
+    "step", [Say(hang_up=True), Say(reset=True), Say(200, b"stor", cut=True)], ids=["hung-up", "reset", "cut"]
 )
 def test_a_lost_answer_is_asked_for_again(in_clear, plain, naps, step) -> None:
     """What may have arrived is sent once more, and known to have been in doubt if that fails, too."""

@@ -72,7 +72,7 @@ def test_figures_are_those_of_sreport(slurm) -> None:
         )
     assert (source(report, name)["jobs"], source(report, name)["wall_s"]) == (59, 573)
     assert {(one["account"], one["user"]) for one in report["groups"][name]} == {
-        *(("atlas", "alice"), ("atlasprod", "alice"), ("atlasprod", "carol"), ("lz", "bob")),
+        *(("atlas", "alice"), ("atlasprod", "alice"), ("atlasprod", "carol"), ("lz", "bob"))
     }
 
 
@@ -95,7 +95,7 @@ def test_what_differs_is_told_job_by_job(slurm) -> None:
         "sonar:testgrid:31:1795326241": "wall 5 s and CPU 0 s in the database, and not there",
     }
     assert {one["account"] for one in report["groups"][f"slurm {TABLE}"] if one["agrees"] == "NO"} == {
-        *("atlas", "atlasprod"),
+        *("atlas", "atlasprod")
     }
 
 

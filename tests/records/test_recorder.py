@@ -57,14 +57,7 @@ def event(
     return job_facts(files, rules or JobRules(default))
 
 
-LIFE = (
-    ("ACCEPTED", 0),
-    ("ACCEPTED", 0.5),
-    ("PREPARING", 1),
-    ("SUBMIT", 2),
-    ("FINISHING", 30),
-    ("FINISHED", 32),
-)
+LIFE = (("ACCEPTED", 0), ("ACCEPTED", 0.5), ("PREPARING", 1), ("SUBMIT", 2), ("FINISHING", 30), ("FINISHED", 32))
 """A job as its hooks tell it, with seconds after noon."""
 
 
@@ -156,13 +149,7 @@ def test_a_finished_job_is_logged_once(con: sqlite3.Connection) -> None:
 
 
 OTHER_DIAG = b"nodename=wn9\nwalltime=5\nexitcode=0\nruntimeenvironments=APPS/SCI-2.0;\n"
-RESUMED = (
-    *LIFE[:-1],
-    ("FINISHED", 32, True),
-    ("PREPARING", 100),
-    ("FINISHING", 110),
-    ("FINISHED", 120, False),
-)
+RESUMED = (*LIFE[:-1], ("FINISHED", 32, True), ("PREPARING", 100), ("FINISHING", 110), ("FINISHED", 120, False))
 
 
 def told(one: tuple[object, ...], local: bytes = LOCAL) -> StateChange:
@@ -672,11 +659,7 @@ def test_names_are_kept_once(con: sqlite3.Connection) -> None:
 
     assert {
         table: con.execute(f"SELECT count(*) FROM {table}").fetchone()[0] for table in ("Users", "Queues", "WLCGVOs")
-    } == {
-        "Users": 1,
-        "Queues": 1,
-        "WLCGVOs": 1,
-    }
+    } == {"Users": 1, "Queues": 1, "WLCGVOs": 1}
     assert con.execute("SELECT count(*) FROM Endpoints").fetchone() == (2,)
 
 

@@ -199,11 +199,7 @@ def test_every_table_of_a_record_has_its_place() -> None:
     [
         pytest.param(lambda site: site.delivered(1), {}, f"not sent to [{TARGET}] yet", 2, id="not delivered"),
         pytest.param(
-            lambda _site: None,
-            {"targets": ("arex/jura/apel:new",)},
-            "not sent to [arex/jura/apel",
-            3,
-            id="new target",
+            lambda _site: None, {"targets": ("arex/jura/apel:new",)}, "not sent to [arex/jura/apel", 3, id="new target"
         ),
         pytest.param(
             lambda site: site.publishing.execute("UPDATE Targets SET Incarnation = 'another life'"),

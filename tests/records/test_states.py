@@ -182,10 +182,7 @@ def test_a_bound_is_named_where_there_is_one() -> None:
         **{**HONEST, "submit_time": END - 130, "wall_s": 100_000, "cpu_user_s": 10**12, "cores": 4}
     )  # type: ignore[arg-type]
 
-    assert found == (
-        ("wall-beyond-life", "wall_s", 430, 100_000),
-        ("out-of-range", "cpu_s", 4220, 10**12 + 100),
-    )
+    assert found == (("wall-beyond-life", "wall_s", 430, 100_000), ("out-of-range", "cpu_s", 4220, 10**12 + 100))
     assert overrides(found, (10**12, 100), take_bound=True) == {"wall_s": 430, "cpu_user_s": 4220, "cpu_kernel_s": 0}
     assert overrides(found, (10**12, 100), take_bound=False) == dict.fromkeys(
         ("wall_s", "cpu_user_s", "cpu_kernel_s"), UNKNOWN_NUMBER

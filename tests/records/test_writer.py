@@ -90,11 +90,7 @@ def test_other_children_are_told_with_the_rows_that_differ(con) -> None:
     assert done == Written(
         differences=(
             Difference(
-                "job1",
-                (
-                    "UsedWalltime is 900 here, 901 there",
-                    "RunTimeEnvironments has nothing more here, A, B there",
-                ),
+                "job1", ("UsedWalltime is 900 here, 901 there", "RunTimeEnvironments has nothing more here, A, B there")
             ),
         ),
         record_ids={"job1": 1},

@@ -46,11 +46,7 @@ def of(told: dict[tuple[str, str, str], str], section: str, metric: str) -> dict
 def test_utilisation_is_of_the_cores_of_each_day(capsys, site) -> None:
     """Two numbers of cores in one month: hours of each time against its own cores, and of all against both."""
     made = site("cores=10 from=2026-05-01 to=2026-05-11\ncores=20 from=2026-05-11")
-    made.add(
-        job(1, MAY_S + 3600, 1),
-        job(2, MAY_S + 5 * DAY_S, 24, cores=5),
-        job(3, MAY_S + 10 * DAY_S, 10, cores=20),
-    )
+    made.add(job(1, MAY_S + 3600, 1), job(2, MAY_S + 5 * DAY_S, 24, cores=5), job(3, MAY_S + 10 * DAY_S, 10, cores=20))
 
     told = figures(capsys, made.conf, *MAY)
 

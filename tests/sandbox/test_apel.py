@@ -205,16 +205,8 @@ ACCEPTED = {
     "no processors": (car(), "Processors", 0),
     "processors": (car(More="<Processors>4</Processors>"), "Processors", 4),
     "memory is not looked at": (car(More='<Memory urf:storageUnit="KB">9</Memory>'), "MemoryReal", None),
-    "vo-group is not looked at": (
-        car(User=GROUP.format("vo-group")),
-        "VOGroup",
-        "None",
-    ),
-    "group is": (
-        car(User=GROUP.format("group")),
-        "VOGroup",
-        "/b",
-    ),
+    "vo-group is not looked at": (car(User=GROUP.format("vo-group")), "VOGroup", "None"),
+    "group is": (car(User=GROUP.format("group")), "VOGroup", "/b"),
     "attribute without namespace": (car(Infrastructure='<Infrastructure type="grid"/>'), "InfrastructureType", "None"),
     "a declaration before the root": (car(before='<?xml version="1.0"?>'), "Site", "TEST-SITE"),
     "seconds with decimals": (car(WallDuration="<WallDuration>PT1.6S</WallDuration>"), "WallDuration", 2),

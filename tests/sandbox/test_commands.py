@@ -140,9 +140,7 @@ def test_demo_moves_all_times_alike(demo) -> None:
 def test_demo_uses_the_hook_and_the_sweep(demo) -> None:
     """Two jobs came state by state, as only the hook can see them; the rest have what is left on disk."""
     by_hook = rows(
-        demo,
-        "accounting.db",
-        "SELECT count(*) FROM JobEvents WHERE EventKey = 'FINISHING' GROUP BY RecordID",
+        demo, "accounting.db", "SELECT count(*) FROM JobEvents WHERE EventKey = 'FINISHING' GROUP BY RecordID"
     )
 
     assert [count for (count,) in by_hook] == [2, 1]

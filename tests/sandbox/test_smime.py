@@ -63,9 +63,7 @@ def test_signatures_with_fewer_attributes_are_good(ce, option):
 
 
 @pytest.mark.parametrize(
-    "options",
-    [["-text"], ["-text", "-md", "sha512"], ["-text", "-md", "sha1"], ["-text", "-noattr"]],
-    ids=" ".join,
+    "options", [["-text"], ["-text", "-md", "sha512"], ["-text", "-md", "sha1"], ["-text", "-noattr"]], ids=" ".join
 )
 def test_openssls_variants_are_good(ce, options):
     """What the openssl program signs, and `openssl cms` reads, verifies here too."""

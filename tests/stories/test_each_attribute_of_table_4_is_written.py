@@ -135,13 +135,7 @@ ROWS = [
     ("usedwalltime", "WallDuration", ["PT7205S"], "WallDuration", ["PT7205S"]),
     # SGAS adds up all CpuDurations, so the sum must not be among them.
     ("usedcputime", "CpuDuration[@usageType='all']", NOTHING, "CpuDuration[@usageType='all']", ["PT50321S"]),
-    (
-        "usedusercputime",
-        "CpuDuration[@usageType='user']",
-        ["PT50000S"],
-        "CpuDuration[@usageType='user']",
-        ["PT50000S"],
-    ),
+    ("usedusercputime", "CpuDuration[@usageType='user']", ["PT50000S"], "CpuDuration[@usageType='user']", ["PT50000S"]),
     (
         "usedkernelcputime",
         "CpuDuration[@usageType='system']",
@@ -174,13 +168,7 @@ ROWS = [
         ["2024-01-02T10:20:00Z"],
     ),
     ("lrmsendtime", "TimeInstant[@type='lrmsend']", ["2024-01-02T12:20:05Z"], "", NOTHING),
-    (
-        "benchmark",
-        "ServiceLevel[@type='HEPscore23']",
-        ["12.3"],
-        "ServiceLevel[@type='HEPscore23']",
-        ["12.3"],
-    ),
+    ("benchmark", "ServiceLevel[@type='HEPscore23']", ["12.3"], "ServiceLevel[@type='HEPscore23']", ["12.3"]),
     ("table-5-process-id", "JobIdentity/ProcessId", NOTHING, "JobIdentity/ProcessId", NOTHING),
     ("table-5-charge", "Charge", NOTHING, "Charge", NOTHING),
     ("table-5-swap", "Swap", NOTHING, "Swap", NOTHING),
@@ -205,8 +193,7 @@ def _plain(text: str) -> etree._Element:
 
 
 @pytest.mark.parametrize(
-    ("ur_path", "ur_values", "car_path", "car_values"),
-    [pytest.param(*row[1:], id=row[0]) for row in ROWS],
+    ("ur_path", "ur_values", "car_path", "car_values"), [pytest.param(*row[1:], id=row[0]) for row in ROWS]
 )
 def test_attribute(job: AAR, ur_path: str, ur_values: list[str], car_path: str, car_values: list[str]) -> None:
     """An attribute of the accounting record stands where the table says, in SGAS's format and in APEL's."""

@@ -45,11 +45,7 @@ def test_no_record_at_all(rig) -> None:
     assert rig.received() == {}
 
 
-@only(
-    ("rig", "count"),
-    cross(7, [*HTTP, "dirq", "directory"], [1, BATCH, BATCH + 1, 5 * BATCH + 3]),
-    indirect=["rig"],
-)
+@only(("rig", "count"), cross(7, [*HTTP, "dirq", "directory"], [1, BATCH, BATCH + 1, 5 * BATCH + 3]), indirect=["rig"])
 def test_records_arrive_once(rig, count) -> None:
     """Any number of records arrives, in batches that are full but for the last, over one connection."""
     rig.record(count)

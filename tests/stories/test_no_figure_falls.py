@@ -877,10 +877,7 @@ def test_other_digests_make_no_record_changed(memory, empty_box, monkeypatch) ->
 
     assert [
         sum(one.records for kind, one in found.summary.sent.items() if kind != "sync") for found in site.publish_all()
-    ] == [
-        1,
-        1,
-    ]
+    ] == [1, 1]
     assert site.held() == {}
     assert sorted(site.ledger("SELECT length(Digest), count(*) FROM SentRecords GROUP BY 1")) == [(16, 7), (17, 1)]
     site.record(Job("new", JUNE + 70, wall_s=7), jobs(3)[0]._replace(wall_s=7))

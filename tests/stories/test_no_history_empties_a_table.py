@@ -91,11 +91,7 @@ class Histories(RuleBasedStateMachine):
         ended=st.lists(st.tuples(st.sampled_from(DAYS), VALUES), min_size=1, max_size=3),
     )
     def start(
-        self,
-        kind: str,
-        recording_days: int | None,
-        always_summarised: bool,
-        ended: list[tuple[int, dict[str, Any]]],
+        self, kind: str, recording_days: int | None, always_summarised: bool, ended: list[tuple[int, dict[str, Any]]]
     ) -> Any:
         """A site that has published some jobs, also of months before its database."""
         self.site.start(kind, recording_days, always_summarised=always_summarised)

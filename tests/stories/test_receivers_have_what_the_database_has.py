@@ -29,10 +29,7 @@ EACH = (
 )
 FAMILIES = ("individual", "summaries", "urs", "summaries-v04", "individual-v04", "normalised-v04", "summaries-v03")
 
-EVENTS = st.one_of(
-    ANY_CE,
-    st.tuples(st.just("delete"), NUMBERS.map("j{}".format)),
-)
+EVENTS = st.one_of(ANY_CE, st.tuples(st.just("delete"), NUMBERS.map("j{}".format)))
 MISTAKES = st.one_of(
     EVENTS,
     st.tuples(st.just("lose")),

@@ -77,10 +77,7 @@ LIES_BY_WAY: dict[str, tuple[str, Callable[[StateChange], None]]] = {
     "epoch": ("wall-beyond-life", lambda facts: _wall(facts, facts.usage.end_time)),
     "milliseconds": ("wall-beyond-life", lambda facts: _wall(facts, 1000 * facts.usage.wall_s)),
     "a terasecond of CPU": ("out-of-range", lambda facts: _cpu(facts, 10**12)),
-    "CPU of others": (
-        "cpu-beyond-cores",
-        lambda facts: _cpu(facts, 47 * facts.usage.wall_s * facts.usage.core_count),
-    ),
+    "CPU of others": ("cpu-beyond-cores", lambda facts: _cpu(facts, 47 * facts.usage.wall_s * facts.usage.core_count)),
     "kernel time": ("out-of-range", lambda facts: _cpu(facts, 1, 2**31)),
     "CPU without a wall time": ("cpu-beyond-cores", _unknown_wall),
     "NO_VAL cores": ("cores-impossible", lambda facts: setattr(facts.usage, "core_count", 4_294_967_294)),

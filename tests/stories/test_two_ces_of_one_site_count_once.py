@@ -57,9 +57,7 @@ class TwoCEs:
         self.ces[which].record(
             *(
                 job._replace(
-                    job_id=f"{'ab'[which]}{job.job_id}",
-                    local_id=job.lrms_id,
-                    endpoint_url=job.endpoint_url and host,
+                    job_id=f"{'ab'[which]}{job.job_id}", local_id=job.lrms_id, endpoint_url=job.endpoint_url and host
                 )
                 for job in {job.job_id: job for job in recorded}.values()
             )

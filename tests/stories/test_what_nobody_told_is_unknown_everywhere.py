@@ -99,8 +99,7 @@ def test_what_is_told_is_known(con: sqlite3.Connection, diag: bytes | None, fail
 
 
 @pytest.mark.parametrize(
-    ("diag", "expected"),
-    [(DIAG, (61, 60, 59, 1)), (b"WallTime=0.04s\nUserTime=0.01s\nKernelTime=0s\n", (0, 0, 0, 0))],
+    ("diag", "expected"), [(DIAG, (61, 60, 59, 1)), (b"WallTime=0.04s\nUserTime=0.01s\nKernelTime=0s\n", (0, 0, 0, 0))]
 )
 def test_what_is_told_late_is_known_then(con: sqlite3.Connection, diag: bytes, expected) -> None:
     """The same end, read once more; also where A-REX's columns stay as they are."""

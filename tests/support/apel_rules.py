@@ -24,12 +24,7 @@ KINDS = {
     "APEL-normalised-summary-message: v0.4": "normalised04",
     "APEL-sync-message: v0.1": "sync",
 }
-_TABLES = {
-    "job": apel.JOBS,
-    "summary": apel.SUMMARIES,
-    "normalised": apel.NORMALISED_SUMMARIES,
-    "sync": apel.SYNCS,
-}
+_TABLES = {"job": apel.JOBS, "summary": apel.SUMMARIES, "normalised": apel.NORMALISED_SUMMARIES, "sync": apel.SYNCS}
 _NUMBER = re.compile(r"[0-9]+|[0-9]+\.[0-9]{1,3}")
 _DICTIONARY = re.compile(rf"\{{({'|'.join(BENCHMARK_TYPES)}): ([0-9]+(?:\.[0-9]{{1,3}})?)\}}", re.IGNORECASE)
 

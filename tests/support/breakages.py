@@ -405,11 +405,7 @@ def _callout(host: Host, text: str, state: str = "SUBMIT") -> None:
     host.configure()
 
 
-@breakage(
-    "callouts",
-    edit("write timeout=10", set_right),
-    **EVERYWHERE,
-)
+@breakage("callouts", edit("write timeout=10", set_right), **EVERYWHERE)
 def a_callout_without_options(host: Host) -> None:
     _callout(host, f"{host.launcher} %C %I %S")
 
@@ -424,20 +420,12 @@ def a_callout_without_a_timeout(host: Host) -> None:
     _callout(host, f"onfailure=log,ontimeout=log {host.launcher} %C %I %S")
 
 
-@breakage(
-    "callouts",
-    edit("end it with %C %I %S", set_right),
-    **EVERYWHERE,
-)
+@breakage("callouts", edit("end it with %C %I %S", set_right), **EVERYWHERE)
 def a_callout_with_other_arguments(host: Host) -> None:
     _callout(host, f"{OPTIONS} {host.launcher} %I %S")
 
 
-@breakage(
-    "callouts",
-    edit("is not a state with callouts", set_right),
-    **EVERYWHERE,
-)
+@breakage("callouts", edit("is not a state with callouts", set_right), **EVERYWHERE)
 def a_callout_for_no_state(host: Host) -> None:
     _callout(host, f"{OPTIONS} {host.launcher} %C %I %S", "RUNNING")
 
@@ -459,11 +447,7 @@ def _add_inlrms(host: Host) -> None:
     host.configure()
 
 
-@breakage(
-    "callouts",
-    edit("remove this line", set_right),
-    **EVERYWHERE,
-)
+@breakage("callouts", edit("remove this line", set_right), **EVERYWHERE)
 def a_callout_that_a_rex_6_does_not_know(host: Host) -> None:
     _add_inlrms(host)
 
@@ -475,25 +459,13 @@ def _add_callouts(host: Host, output: str) -> None:
     host.configure()
 
 
-@breakage(
-    "callouts",
-    _add_callouts,
-    setup=ERROR,
-    doctor=ERROR,
-    status=ERROR,
-)
+@breakage("callouts", _add_callouts, setup=ERROR, doctor=ERROR, status=ERROR)
 def no_callouts(host: Host) -> None:
     host.lines = []
     host.configure()
 
 
-@breakage(
-    "callouts",
-    _add_callouts,
-    setup=ERROR,
-    doctor=ERROR,
-    status=ERROR,
-)
+@breakage("callouts", _add_callouts, setup=ERROR, doctor=ERROR, status=ERROR)
 def no_callouts_and_an_empty_folder_of_a_rex_7(host: Host) -> None:
     """The directory is there, but accounting.db says that this is A-REX 6, which does not read it."""
     (host.path / "arc.conf.d").mkdir()
@@ -516,24 +488,13 @@ def _set_right_and_restart(host: Host) -> None:
     _restart(host)
 
 
-@breakage(
-    "A-REX",
-    edit("systemctl restart arc-arex", _restart),
-    setup=ERROR,
-    doctor=ERROR,
-    status=ERROR,
-)
+@breakage("A-REX", edit("systemctl restart arc-arex", _restart), setup=ERROR, doctor=ERROR, status=ERROR)
 def callouts_that_a_rex_has_not_read(host: Host) -> None:
     host.running.write_text(f"[arex]\ncontroldir={host.control}\n")
 
 
 @breakage(
-    "A-REX",
-    edit("restart arc-arex", _set_right_and_restart),
-    setup=ERROR,
-    doctor=ERROR,
-    status=ERROR,
-    config=WARNING,
+    "A-REX", edit("restart arc-arex", _set_right_and_restart), setup=ERROR, doctor=ERROR, status=ERROR, config=WARNING
 )
 def a_bare_timeout_that_a_rex_has_not_read(host: Host) -> None:
     """Such a line is a warning, and must not hide that A-REX was not restarted."""
@@ -544,14 +505,7 @@ def a_bare_timeout_that_a_rex_has_not_read(host: Host) -> None:
     host.configure()
 
 
-@breakage(
-    "A-REX",
-    edit("restart A-REX", _restart),
-    setup=ERROR,
-    doctor=ERROR,
-    status=ERROR,
-    config=WARNING,
-)
+@breakage("A-REX", edit("restart A-REX", _restart), setup=ERROR, doctor=ERROR, status=ERROR, config=WARNING)
 def callouts_written_beside_an_a_rex_that_runs(host: Host) -> None:
     """As above, where no command is given a configuration: they read the file that A-REX runs with."""
     host.names_conf = False
@@ -641,11 +595,7 @@ def _set_fallback(host: Host) -> None:
 
 
 @breakage(
-    "launcher spool",
-    edit("set spool_fallback= in [arcacct]", _set_fallback),
-    setup=ERROR,
-    doctor=ERROR,
-    status=ERROR,
+    "launcher spool", edit("set spool_fallback= in [arcacct]", _set_fallback), setup=ERROR, doctor=ERROR, status=ERROR
 )
 def a_launcher_with_a_second_spool_of_its_own(host: Host) -> None:
     (host.path / "fallback").mkdir()
@@ -653,11 +603,7 @@ def a_launcher_with_a_second_spool_of_its_own(host: Host) -> None:
 
 
 @breakage(
-    "launcher spool",
-    edit("leave spool= of the launcher empty", Host.install),
-    setup=ERROR,
-    doctor=ERROR,
-    status=ERROR,
+    "launcher spool", edit("leave spool= of the launcher empty", Host.install), setup=ERROR, doctor=ERROR, status=ERROR
 )
 def a_launcher_with_a_spool_of_its_own(host: Host) -> None:
     (host.path / "elsewhere").mkdir()
@@ -758,13 +704,7 @@ def arcacct_conf_that_is_a_directory(host: Host) -> None:
     host.ours_conf.mkdir()
 
 
-@breakage(
-    "configuration",
-    None,
-    switch=78,
-    publish=78,
-    **NOT_READ,
-)
+@breakage("configuration", None, switch=78, publish=78, **NOT_READ)
 def arcacct_conf_that_is_a_fifo(host: Host) -> None:
     host.ours_conf.unlink()
     os.mkfifo(host.ours_conf)
@@ -841,22 +781,12 @@ def _move_targets(host: Host) -> None:
     host.configure()
 
 
-@breakage(
-    "jura",
-    edit("move [arex/jura] and all its targets", _move_targets),
-    publish=78,
-    **JURA,
-)
+@breakage("jura", edit("move [arex/jura] and all its targets", _move_targets), publish=78, **JURA)
 def targets_in_both_files(host: Host) -> None:
     host.conf.write_text(f"{host.conf.read_text()}[arex/jura]\n{host.targets}")
 
 
-@breakage(
-    "jura",
-    edit("move [arex/jura] and all its targets", _move_targets),
-    publish=78,
-    **JURA,
-)
+@breakage("jura", edit("move [arex/jura] and all its targets", _move_targets), publish=78, **JURA)
 def targets_only_in_arc_conf(host: Host) -> None:
     targets_in_both_files(host)
     host.ours_conf.write_text("[arcacct]\n")
@@ -887,35 +817,17 @@ def a_rex_that_writes_our_database(host: Host) -> None:
     host.processes = [Process(77, (host.here.database,))]
 
 
-@breakage(
-    "database",
-    None,
-    setup=ERROR,
-    doctor=ERROR,
-    status=ERROR,
-    publish=74,
-    switch=65,
-)
+@breakage("database", None, setup=ERROR, doctor=ERROR, status=ERROR, publish=74, switch=65)
 def no_control_directory(host: Host) -> None:
     shutil.rmtree(host.control)
 
 
-@breakage(
-    "control directory",
-    edit("restart A-REX", lambda host: host.running.unlink()),
-    setup=ERROR,
-    doctor=ERROR,
-)
+@breakage("control directory", edit("restart A-REX", lambda host: host.running.unlink()), setup=ERROR, doctor=ERROR)
 def a_rex_that_runs_with_another_control_directory(host: Host) -> None:
     host.running.write_text(f"[arex]\ncontroldir={host.path}/another\n" + "\n".join(host.lines))
 
 
-@breakage(
-    "permissions",
-    printed,
-    setup=ERROR,
-    doctor=ERROR,
-)
+@breakage("permissions", printed, setup=ERROR, doctor=ERROR)
 def a_control_directory_that_everybody_can_change(host: Host) -> None:
     host.control.chmod(0o777)
 
@@ -933,52 +845,27 @@ def a_database_directory_that_everybody_can_read(host: Host) -> None:
     os.chmod(host.here.directory, 0o755)
 
 
-@breakage(
-    "permissions",
-    printed,
-    setup=ERROR,
-    doctor=ERROR,
-)
+@breakage("permissions", printed, setup=ERROR, doctor=ERROR)
 def a_database_directory_of_another_user(host: Host) -> None:
     os.chown(host.here.directory, OWNER, OWNER)
 
 
-@breakage(
-    "permissions",
-    printed,
-    setup=ERROR,
-    doctor=ERROR,
-)
+@breakage("permissions", printed, setup=ERROR, doctor=ERROR)
 def a_database_of_another_user(host: Host) -> None:
     os.chown(host.database, OWNER, OWNER)
 
 
-@breakage(
-    "permissions",
-    printed,
-    setup=ERROR,
-    doctor=ERROR,
-)
+@breakage("permissions", printed, setup=ERROR, doctor=ERROR)
 def a_ledger_of_another_user(host: Host) -> None:
     os.chown(host.ledger, OWNER, OWNER)
 
 
-@breakage(
-    "permissions",
-    printed,
-    setup=ERROR,
-    doctor=ERROR,
-)
+@breakage("permissions", printed, setup=ERROR, doctor=ERROR)
 def a_spool_of_another_user(host: Host) -> None:
     os.chown(host.spool, OWNER, OWNER)
 
 
-@breakage(
-    "permissions",
-    printed,
-    setup=ERROR,
-    doctor=ERROR,
-)
+@breakage("permissions", printed, setup=ERROR, doctor=ERROR)
 def arcacct_conf_of_another_user(host: Host) -> None:
     os.chown(host.ours_conf, OWNER, OWNER)
 
@@ -1052,12 +939,7 @@ def a_certificate_that_ends_in_ten_days(host: Host) -> None:
     _certificate(host, 10)
 
 
-@breakage(
-    "certificate",
-    edit("order", _new_certificate),
-    status=WARNING,
-    **JUDGED,
-)
+@breakage("certificate", edit("order", _new_certificate), status=WARNING, **JUDGED)
 def a_certificate_that_ends_in_three_weeks(host: Host) -> None:
     _certificate(host, 21)
 
@@ -1087,9 +969,7 @@ def no_ca_directory(host: Host) -> None:
 
 
 @breakage(
-    "CA directory",
-    edit("install new ones", lambda host: _trust(host, host.kept / "certificates")),
-    **NOBODY_TRUSTED,
+    "CA directory", edit("install new ones", lambda host: _trust(host, host.kept / "certificates")), **NOBODY_TRUSTED
 )
 def cas_that_have_expired(host: Host) -> None:
     folder = host.path / "old"

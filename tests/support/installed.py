@@ -26,13 +26,7 @@ def arcacct(
         done = forked_program.run(ARCACCT, words, given, cwd)
     else:
         done = subprocess.run(
-            [ARCACCT, *words],
-            capture_output=True,
-            text=True,
-            stdin=subprocess.DEVNULL,
-            env=given,
-            cwd=cwd,
-            check=False,
+            [ARCACCT, *words], capture_output=True, text=True, stdin=subprocess.DEVNULL, env=given, cwd=cwd, check=False
         )
     assert "Traceback" not in done.stderr
     return done

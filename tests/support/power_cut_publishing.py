@@ -121,11 +121,7 @@ class Publishing(Scenario):
             "SELECT Target FROM HeldRecords WHERE State <> 'correction' UNION"
             " SELECT Target FROM TargetMonths WHERE Cause IS NOT NULL"
         )
-        return [
-            *errors,
-            *(Loss("stuck", target) for (target,) in (*sending, *held)),
-            *self._received(jobs),
-        ]
+        return [*errors, *(Loss("stuck", target) for (target,) in (*sending, *held)), *self._received(jobs)]
 
     def _state_at(self, cut: Cut, chance: random.Random) -> Any:
         """

@@ -34,11 +34,5 @@ def run_alone(path: pathlib.Path, targets: str, **more: Any) -> Iterator[RunCont
         closing(schema.in_memory(schema.ACCOUNTING)) as accounting,
         closing(schema.in_memory(schema.PUBLISHING)) as publishing,
     ):
-        fields = {
-            "summary": RunSummary(),
-            "guard": nothing,
-            "months": {},
-            "incarnation": "this",
-            **more,
-        }
+        fields = {"summary": RunSummary(), "guard": nothing, "months": {}, "incarnation": "this", **more}
         yield RunContext(plugin, accounting, publishing, **fields)

@@ -124,8 +124,7 @@ def write(con: sqlite3.Connection, job: Job) -> None:
     """
     facts = facts_of(job)
     con.execute(
-        "UPDATE AAR SET SubmitTime = ?1 WHERE JobID = ?2 AND SubmitTime <> ?1",
-        (facts.submit_time, escaped(job.job_id)),
+        "UPDATE AAR SET SubmitTime = ?1 WHERE JobID = ?2 AND SubmitTime <> ?1", (facts.submit_time, escaped(job.job_id))
     )
     recorder.record(con, facts, present=True)
     values = (

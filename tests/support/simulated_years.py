@@ -325,10 +325,7 @@ class Years(World):
         self.pruned_before = max(self.pruned_before, self.now - PRUNED_AFTER_S)
         blocks = tuple(target.block for target in self.site.settings.targets)
         options = PruneOptions(self.pruned_before, str(self.site.path / "archive.db"), blocks)
-        with (
-            closing(access.open_accounting(self.here)) as con,
-            closing(access.open_publishing(self.here)) as ledger,
-        ):
+        with closing(access.open_accounting(self.here)) as con, closing(access.open_publishing(self.here)) as ledger:
             prune(self.here, con, ledger, options)
 
     def clock_wrong(self) -> None:

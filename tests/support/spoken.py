@@ -63,10 +63,7 @@ def things() -> set[str]:
     return {text.strip("* ") for text in named if text.strip("* ")} | {one.name for one in CHECKS}
 
 
-_ACCEPTANCE = (
-    "targets/verdicts.py",
-    *(f"targets/{kind}/acceptance.py" for kind in ("apel", "auditor", "sgas")),
-)
+_ACCEPTANCE = ("targets/verdicts.py", *(f"targets/{kind}/acceptance.py" for kind in ("apel", "auditor", "sgas")))
 
 
 def repairs() -> set[str]:

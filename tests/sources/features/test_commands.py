@@ -20,14 +20,7 @@ def test_a_machine_and_a_job(tmp_path):
     """Written by a node's start and a job's prologue, shown and checked as the job sees them, removed after it."""
     machine, job = str(tmp_path / "machine"), str(tmp_path / "job")
     done = arcacct(
-        "features",
-        "write",
-        "machine",
-        machine,
-        "total_cpu=8",
-        "--benchmark",
-        "HEPSPEC:10.5",
-        "grace_secs=600",
+        "features", "write", "machine", machine, "total_cpu=8", "--benchmark", "HEPSPEC:10.5", "grace_secs=600"
     )
     assert (done.returncode, done.stdout) == (0, "total_cpu 8\nhs06 84\ngrace_secs 600\n")
 

@@ -106,13 +106,7 @@ ALTAIR_TAIL = (
 
 
 @pytest.mark.parametrize("category", ["-l gpu=2", "-l cpu=24:00:00,gpu=2"])
-@pytest.mark.parametrize(
-    "hosts",
-    [
-        pytest.param("wn1", id="74"),
-        pytest.param("wn1:2,wn2:2", id="74 and colons"),
-    ],
-)
+@pytest.mark.parametrize("hosts", [pytest.param("wn1", id="74"), pytest.param("wn1:2,wn2:2", id="74 and colons")])
 def test_lines_of_altair(category, hosts) -> None:
     """Of the longest lines all fields are in their places, whatever colons there are before and behind."""
     found = record(uge(f"{ALTAIR_TAIL}:{hosts}", category=category))

@@ -18,18 +18,7 @@ from contextlib import closing, contextmanager
 import pytest
 from campaigns import examples
 from control_directory import set_up
-from gridengine_files import (
-    BEGIN,
-    COLON,
-    ENCODINGS,
-    JSON_90,
-    JSON_91,
-    SITE,
-    World,
-    changed_json,
-    json_line,
-    ran,
-)
+from gridengine_files import BEGIN, COLON, ENCODINGS, JSON_90, JSON_91, SITE, World, changed_json, json_line, ran
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from record_texts import car

@@ -224,11 +224,7 @@ def test_the_benchmark_of_the_machine(tmp_path) -> None:
             history(told, ad(2, NordugridQueue="grid"), ad(3)), scores=Scores("HEPscore23", "MachineAttrHEPscore230")
         )
 
-        assert host.rows(BENCHMARKS) == [
-            ("HEPscore23:17.25",),
-            ("HEPSPEC:10",),
-            (None,),
-        ]
+        assert host.rows(BENCHMARKS) == [("HEPscore23:17.25",), ("HEPSPEC:10",), (None,)]
 
 
 MEASURED = "SELECT job_id, wall_s, cpu_user_s, cpu_kernel_s, memory_kib, core_count, node_names, source FROM v1_jobs"

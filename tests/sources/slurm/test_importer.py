@@ -211,7 +211,7 @@ def test_what_arex_could_not_measure(host) -> None:
     assert (report.taken.added, report.taken.enriched) == (0, 1)
     assert host.rows(MEASURED) == [("arc1", 60, 100, 0, 2048, 2, "wn01", "atlas", "arc")]
     assert {row[0] for row in host.rows("SELECT Field FROM FieldSources WHERE Source = 'sacct'")} >= {
-        *("wall_s", "memory_kib", "core_count", "node_names", "lrms_end_time"),
+        *("wall_s", "memory_kib", "core_count", "node_names", "lrms_end_time")
     }
     assert host.value("SELECT job_id FROM v1_slurm_runs") == "arc1"
 

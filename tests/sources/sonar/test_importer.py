@@ -266,10 +266,7 @@ def test_a_requeued_job_is_two_records(host):
     for order in ([slurm(12, failed), slurm(32, again)], [slurm(32, again), slurm(12, failed)]):
         host.take(stream(*order))
     found = host.rows("SELECT job_id, status, wall_s FROM v1_jobs ORDER BY end_time")
-    assert found == [
-        ("sonar:c:7:1795168740", "failed", 600),
-        ("sonar:c:7:1795168740:1795170000", "completed", 600),
-    ]
+    assert found == [("sonar:c:7:1795168740", "failed", 600), ("sonar:c:7:1795168740:1795170000", "completed", 600)]
 
 
 def arc_job(host, job_id="ARC1", local_id="7", benchmark="HEPSPEC:1.0", end=1795170600):

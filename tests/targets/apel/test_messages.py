@@ -221,10 +221,7 @@ def test_long_names_that_begin_alike_stay_apart() -> None:
 
 def test_a_cut_never_halves_an_escape() -> None:
     """Half an escape would be read as text."""
-    assert [field("é" * 9, limit) for limit in (8, 9, 10, 11, 12)] == [
-        *[r"\xC3\xA9"] * 4,
-        r"\xC3\xA9\xC3",
-    ]
+    assert [field("é" * 9, limit) for limit in (8, 9, 10, 11, 12)] == [*[r"\xC3\xA9"] * 4, r"\xC3\xA9\xC3"]
 
 
 @given(job=READABLE_JOBS)

@@ -229,9 +229,7 @@ def test_a_record_of_a_job_that_cannot_be_read_stops_all(site, column, value, sa
 @pytest.mark.parametrize(
     ("name", "table"),
     cross(
-        6,
-        ["/CN=\u00d6z", " /CN=blank", "/CN=a\tb", "/CN=a\u2028b", "/CN=" + "x" * 252, "a%%b"],
-        [SUMMARY_ROWS, JOBS],
+        6, ["/CN=\u00d6z", " /CN=blank", "/CN=a\tb", "/CN=a\u2028b", "/CN=" + "x" * 252, "a%%b"], [SUMMARY_ROWS, JOBS]
     ),
 )
 def test_a_name_that_no_message_can_have_is_left_to_the_administrator(site, name, table) -> None:

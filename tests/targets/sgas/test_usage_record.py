@@ -61,10 +61,7 @@ def test_golden_usage_record_of_a_bare_job(golden: Callable[[str, str], None], b
     vomsless = OPTIONS._replace(
         vomsless_vo=VOs((VO("dteam", "/DC=ch/CN=voms.example.org"),)), vo_groups=("/dteam/prod",)
     )
-    golden(
-        "ur-bare.xml",
-        DOCUMENT.join([usage_record(bare_job, vomsless, CREATED)]).replace(__version__, "VERSION"),
-    )
+    golden("ur-bare.xml", DOCUMENT.join([usage_record(bare_job, vomsless, CREATED)]).replace(__version__, "VERSION"))
 
 
 def test_sgas_stores_every_column_as_intended(job: AAR) -> None:
