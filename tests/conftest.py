@@ -11,7 +11,9 @@ from collections.abc import Iterator
 
 import pytest
 from campaigns import examples, has_campaigns, start_campaigns
+from closed_later import closed_databases
 from hypothesis import HealthCheck, settings
+from other_users import public_dir
 
 from arcacct import wording
 from arcacct.database import connection

@@ -8,7 +8,6 @@ import tracemalloc
 import zlib
 
 import pytest
-from closed_later import closed_databases
 from dripping_receiver import ANSWERS, HANDSHAKE, TUNNEL, DrippingReceiver, dripping
 from publishing_fixtures import authority, host, naps, receiver, session, session_of
 from scripted_receiver import Say, say
@@ -18,7 +17,7 @@ from arcacct.publishing.answers import Outcome, RunDeadline
 from arcacct.publishing.transport import Request
 from arcacct.targets.apel.ams import classify_ams
 
-__all__ = ["authority", "closed_databases", "host", "naps", "receiver", "session", "session_of"]
+__all__ = ["authority", "host", "naps", "receiver", "session", "session_of"]
 
 STORED = {"messageIds": ["1"]}
 QUICK_S = 1.0

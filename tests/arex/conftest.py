@@ -7,7 +7,6 @@ import sqlite3
 from contextlib import closing
 
 import pytest
-from other_users import public_dir
 from recording_host import host, shell
 
 from arcacct.config.paths import Places
@@ -16,8 +15,6 @@ from arcacct.database.access import open_accounting
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-__all__ = ["host", "public_dir", "shell"]
 
 
 # What the tests of the sweep share; each file says itself what host it is about (`here`).

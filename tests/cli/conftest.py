@@ -5,14 +5,10 @@ from __future__ import annotations
 import manual_pages
 import pytest
 from corpus_fixtures import arex_file, ours, unchanged
-from other_users import public_dir
 from watched_site import authority, site
 
 from arcacct.cli.manual_pages import Manual, load
 from arcacct.files import directories
-
-__all__ = ["arex_file", "authority", "ours", "public_dir", "site", "unchanged"]
-
 
 # The manual of `manual_pages` where the program looks for its own.
 

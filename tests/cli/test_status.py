@@ -16,7 +16,6 @@ import pytest
 from attackers import SECRET, relinking, secret_of_root, theirs
 from in_process import said
 from installed import arcacct
-from other_users import public_dir
 from watched_site import BLOCK, DAY_S, TARGET, samples
 
 from arcacct.arex.sweep import save_sweep
@@ -27,8 +26,6 @@ from arcacct.errors import TargetBusy, TargetRefuses
 from arcacct.health import facts
 from arcacct.publishing import ledger
 from arcacct.targets import kinds
-
-__all__ = ["public_dir"]
 
 
 def test_nothing_new_is_well(site) -> None:

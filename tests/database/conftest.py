@@ -2,6 +2,4 @@
 
 from __future__ import annotations
 
-from other_users import public_dir
-
-__all__ = ["public_dir"]
+from recording_host import host

@@ -10,14 +10,11 @@ import sys
 import job_files
 import pytest
 from control_directory import set_up
-from recording_host import host
 
 from arcacct.config.paths import Places, places
 from arcacct.database.access import open_accounting, open_publishing
 from arcacct.database.durable import maintenance
 from arcacct.errors import StoreBusy, StoreError
-
-__all__ = ["host"]
 
 
 @pytest.fixture

@@ -18,15 +18,13 @@ from control_directory import set_up
 from in_process import said
 from installed import arcacct, configured
 from job_files import Files, lay
-from recording_host import Host, host
+from recording_host import Host
 
 from arcacct.config.paths import Places, places
 from arcacct.database import location, schema
 from arcacct.database.access import open_accounting
 from arcacct.database.location import LocationFile
 from arcacct.errors import ConfigError
-
-__all__ = ["host"]
 
 ENDED = "2026-05-01"
 """Before the jobs ended."""

@@ -15,15 +15,13 @@ import pytest
 import stored_jobs
 from installed import arcacct, configured
 from job_files import JOB, Files, events, lay
-from recording_host import Host, host
+from recording_host import Host
 
 from arcacct.arex.sweep import sweep
 from arcacct.config.paths import places
 from arcacct.database import location, moving, schema
 from arcacct.database.access import open_accounting
 from arcacct.errors import ConfigError, StoreBusy
-
-__all__ = ["host"]
 
 
 @pytest.fixture

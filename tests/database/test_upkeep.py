@@ -20,8 +20,7 @@ from attackers import THEM, theirs
 from campaigns import sample
 from control_directory import set_up
 from full_disk import on_small_disk
-from other_users import public_dir
-from recording_host import LAUNCHER, Host, host, until
+from recording_host import LAUNCHER, Host, until
 
 from arcacct.config.paths import Places, places
 from arcacct.database import schema, upkeep
@@ -29,8 +28,6 @@ from arcacct.database.access import initialise, open_accounting
 from arcacct.database.connection import ACCOUNTING_SCHEMA, open_database
 from arcacct.database.schema import ACCOUNTING, in_memory, incarnation, upgrades
 from arcacct.errors import InputError, SchemaError, StoreBusy, StoreError
-
-__all__ = ["host", "public_dir"]
 
 RELEASED = pathlib.Path(__file__).parent.parent / "data" / "released" / "0.2.0"
 

@@ -21,15 +21,13 @@ from attackers import THEM, theirs
 from control_directory import set_up
 from full_disk import on_small_disk
 from installed import arcacct
-from other_users import acting_as, public_dir
+from other_users import acting_as
 
 from arcacct.config.paths import Places, places
 from arcacct.database import durable, upkeep
 from arcacct.database.access import leave_open, open_accounting, open_publishing
 from arcacct.database.moving import snapshots
 from arcacct.errors import ArcacctError, ConfigError, InputError, SchemaError, StoreBusy, StoreError
-
-__all__ = ["public_dir"]
 
 NAMES = ["accounting.db", "publishing.db"]
 SUPPORT = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "support")

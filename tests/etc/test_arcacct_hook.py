@@ -16,13 +16,12 @@ from contextlib import closing
 import pytest
 from full_disk import own_file_system
 from job_files import DIAG, JOB, LOCAL, NOON_NS, STATISTICS, Files, cleaned, events, lay, moved_to_hashed, remove, rows
-from other_users import public_dir
 from recording_host import LAUNCHER, Gate, Host, has_ended, host, shell, until
 from strace import strace_only
 
 from arcacct.arex.spool import from_bytes
 
-__all__ = ["host", "public_dir", "shell"]
+__all__ = ["host", "shell"]
 
 LIFE = ("ACCEPTED", "PREPARING", "SUBMIT", "FINISHING", "FINISHED")
 ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="needs root")

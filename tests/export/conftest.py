@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import pytest
 import stored_jobs
-from other_users import public_dir
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from exported_site import Site
-
-__all__ = ["public_dir"]
 
 
 @pytest.fixture

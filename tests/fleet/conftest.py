@@ -3,5 +3,3 @@
 from __future__ import annotations
 
 from federation_fixtures import federation
-
-__all__ = ["federation"]

@@ -4,5 +4,3 @@ from __future__ import annotations
 
 from corpus_fixtures import ours
 from watched_site import authority, site
-
-__all__ = ["authority", "ours", "site"]

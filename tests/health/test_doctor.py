@@ -27,7 +27,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from in_process import said
-from other_users import acting_as, public_dir
+from other_users import acting_as
 from scripted_receiver import ConnectProxy, ScriptedReceiver, server_context
 
 from arcacct import tls
@@ -54,8 +54,6 @@ from arcacct.health.facts import CRITICAL, OK, UNKNOWN, WARNING, Check, Disk, Th
 from arcacct.records import recorder
 from arcacct.sandbox import Sandbox, authority
 from arcacct.targets import kinds
-
-__all__ = ["public_dir"]
 
 
 @pytest.fixture(scope="module")

@@ -3,5 +3,3 @@
 from __future__ import annotations
 
 from corpus_fixtures import ours
-
-__all__ = ["ours"]

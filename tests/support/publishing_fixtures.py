@@ -8,7 +8,6 @@ import tempfile
 import time
 
 import pytest
-from other_users import public_dir
 from publishing_rig import HTTP, Rig
 from scripted_receiver import ScriptedReceiver, server_context
 
@@ -17,8 +16,6 @@ from arcacct.publishing.transport import TimeoutPolicy, Transport
 from arcacct.sandbox import Sandbox
 from arcacct.sandbox.authority import create
 from arcacct.tls import tls_context
-
-__all__ = ["public_dir"]
 
 
 @pytest.fixture(scope="session")

@@ -196,19 +196,3 @@ def sysinfo_of(**more: object) -> dict[str, object]:
 def stream(*envelopes: dict[str, object]) -> bytes:
     """Envelopes one a line."""
     return b"".join(json.dumps(one).encode() + b"\n" for one in envelopes)
-
-
-__all__ = [
-    "REAL",
-    "REAL_FILES",
-    "SERIES",
-    "Host",
-    "kind_of",
-    "objects",
-    "places",
-    "read",
-    "sample",
-    "stream",
-    "sysinfo_of",
-    "validate",
-]

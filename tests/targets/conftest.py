@@ -3,5 +3,3 @@
 from __future__ import annotations
 
 from target_fixtures import cell, golden, job
-
-__all__ = ["cell", "golden", "job"]

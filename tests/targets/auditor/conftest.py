@@ -14,8 +14,6 @@ from target_fixtures import bare_job, golden, job
 from arcacct.sandbox import Sandbox
 from arcacct.sandbox.auditor import Auditor, AuditorAccess
 
-__all__ = ["bare_job", "golden", "job"]
-
 
 @pytest.fixture(scope="module")
 def box(tmp_path_factory) -> Iterator[Sandbox]:
