@@ -7,7 +7,9 @@ Each test shows what A-REX wrote and what we write for the same job; `test_parit
 from __future__ import annotations
 
 import os
+import sqlite3
 from collections import Counter
+from collections.abc import Iterator
 from contextlib import closing
 from datetime import datetime
 
@@ -17,11 +19,6 @@ import pytest
 from arcacct.arex.control_files import read_job
 from arcacct.arex.sweep import record_event, sweep
 from arcacct.database.access import open_accounting
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    import sqlite3
-    from collections.abc import Iterator
 
 ID = corpus.names()
 STATUS, EXIT_CODE, SUBMIT_TIME, END_TIME, STAGE_OUT = 6, 7, 8, 9, 19

@@ -6,6 +6,9 @@ The exceptions are what A-REX had already lost or knew otherwise: each is a line
 
 from __future__ import annotations
 
+import pathlib
+import sqlite3
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from typing import NamedTuple
 from zoneinfo import ZoneInfo
@@ -21,12 +24,6 @@ from arcacct.records.model import AAR
 from arcacct.targets.apel.messages import APELOptions
 from arcacct.targets.apel.summaries import summaries, summary_record
 from arcacct.targets.sgas.usage_record import UROptions
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    import pathlib
-    import sqlite3
-    from collections.abc import Callable, Iterator
 
 NOW = 1_795_400_000
 NAMES = corpus.names()

@@ -13,6 +13,7 @@ import re
 import sqlite3
 import sys
 import tempfile
+from collections.abc import Iterator
 from contextlib import closing
 from datetime import datetime
 from typing import NamedTuple
@@ -20,18 +21,13 @@ from typing import NamedTuple
 import arex_corpus as corpus
 import live_arex
 import pytest
+from live_arex import LiveCE
 
 from arcacct.arex.sweep import sweep
 from arcacct.arex.sweep_context import SweepReport
 from arcacct.config.parser import load
 from arcacct.config.paths import Places, places
 from arcacct.database.access import initialise, open_accounting
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from live_arex import LiveCE
 
 pytestmark = live_arex.ON_REQUEST
 

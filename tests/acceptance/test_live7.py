@@ -13,6 +13,7 @@ import json
 import re
 import sqlite3
 import subprocess
+from collections.abc import Iterator
 from contextlib import closing
 from datetime import datetime
 from typing import NamedTuple
@@ -22,12 +23,7 @@ import debian_root
 import live_arex
 import live_arex7
 import pytest
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from live_arex7 import LiveCE7
+from live_arex7 import LiveCE7
 
 pytestmark = live_arex7.ON_REQUEST
 

@@ -11,24 +11,20 @@ import pathlib
 import sqlite3
 import tempfile
 import time
+from collections.abc import Iterator
 from contextlib import closing
 from typing import NamedTuple
 
 import arex_corpus as corpus
 import live_arex
 import pytest
+from live_arex import LiveCE
 
 from arcacct.arex.sweep import sweep
 from arcacct.arex.sweep_context import SweepReport
 from arcacct.config.parser import load
 from arcacct.config.paths import places
 from arcacct.database.access import open_accounting
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from live_arex import LiveCE
 
 pytestmark = live_arex.ON_REQUEST
 

@@ -6,16 +6,13 @@ The intended differences are the tests of `test_differences.py`, and the table o
 
 from __future__ import annotations
 
+import sqlite3
+from collections.abc import Iterator
 from contextlib import closing
 from datetime import datetime
 
 import arex_corpus as corpus
 import pytest
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    import sqlite3
-    from collections.abc import Iterator
 
 NEVER_ENDED = {"internal", "hookexp-fail-FINISHING"}
 """A-REX loses the INTERNAL job; the job that its hook left in FINISHING is not finished on disk."""

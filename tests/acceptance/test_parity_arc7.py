@@ -7,8 +7,10 @@ the manual's table of differences.
 
 from __future__ import annotations
 
+import pathlib
 import sqlite3
 from collections import Counter
+from collections.abc import Iterator
 from contextlib import closing
 from typing import NamedTuple
 from zoneinfo import ZoneInfo
@@ -18,11 +20,6 @@ import pytest
 
 from arcacct.arex.import_database import ImportReport, import_arex
 from arcacct.database.access import open_accounting
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    import pathlib
-    from collections.abc import Iterator
 
 INTERNAL, ODD_URL, FLAKY, REFUSED = "66a4fa6e23c6", "66972593fb66", "669eb7ee8641", "65d2414223c6"
 TOKENS = {"66e9bab826fa", "670161ef85fb", "68298b8d9869", "6a1decfe9869"}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pathlib
 import sqlite3
+from collections.abc import Iterator
 from contextlib import closing
 
 import pytest
@@ -11,11 +12,6 @@ from recording_host import host, shell
 
 from arcacct.config.paths import Places
 from arcacct.database.access import open_accounting
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
 
 # What the tests of the sweep share; each file says itself what host it is about (`here`).
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pathlib
 import pwd
 import subprocess
 import sys
@@ -30,10 +31,6 @@ from arcacct.arex.control_files import (
     status_files,
 )
 from arcacct.config.paths import STATUS_FOLDERS
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    import pathlib
 
 WRITER = """
 import fcntl, os, sys, time

@@ -7,6 +7,7 @@ import pathlib
 import sqlite3
 import subprocess
 import sys
+from collections.abc import Iterator
 from contextlib import closing, suppress
 from zoneinfo import ZoneInfo
 
@@ -26,10 +27,6 @@ from arcacct.database.schema import note_delivered
 from arcacct.errors import InputError, StoreBusy
 from arcacct.records import reader
 from arcacct.records.rejected import listed
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 UTC = ZoneInfo("UTC")
 END = FIRST_S + 100

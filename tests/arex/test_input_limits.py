@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pathlib
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -21,10 +23,6 @@ from arcacct.arex.job_facts import job_facts
 from arcacct.config.paths import JobRules
 from arcacct.records.states import StateChange
 from arcacct.records.texts import escaped
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    import pathlib
 
 HUGE = 16 << 20
 KEPT = {name: (name,) for name in ("x", *(f"c{number}" for number in range(1000)))}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import os
+import pathlib
 import shutil
 import sqlite3
 import subprocess
@@ -23,10 +24,6 @@ from arcacct.database.access import open_accounting
 from arcacct.database.durable import refuse_foreign
 from arcacct.errors import InputError, SchemaError, StoreBusy, StoreError
 from arcacct.records.row_mapping import ArexRows, Numbers, stored
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    import pathlib
 
 
 @pytest.fixture

@@ -7,6 +7,7 @@ import pathlib
 import shutil
 import sqlite3
 import time
+from collections.abc import Callable
 
 import pytest
 import spool_0_2 as spool
@@ -17,10 +18,6 @@ from arcacct.arex.control_files import job_file, read_job
 from arcacct.arex.sweep import record_event, sweep
 from arcacct.arex.sweep_context import Gap
 from arcacct.config.paths import Places, places
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 AGO_NS = NOON_NS - 10**15
 AGO_S = AGO_NS // 10**9

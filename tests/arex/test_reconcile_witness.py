@@ -9,6 +9,7 @@ import sqlite3
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from contextlib import closing
 
 import arex_corpus as corpus
@@ -26,10 +27,6 @@ from arcacct.arex.sweep import record_event, sweep
 from arcacct.arex.sweep_context import Gap
 from arcacct.config.paths import Places, places
 from arcacct.database.access import open_accounting
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 LIFE = ("ACCEPTED", "PREPARING", "SUBMIT", "FINISHING", "FINISHED")
 HOUR_S = 3600

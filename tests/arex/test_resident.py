@@ -10,6 +10,7 @@ import sqlite3
 import subprocess
 import threading
 import time
+from collections.abc import Callable
 from contextlib import closing
 
 import pytest
@@ -23,10 +24,6 @@ from arcacct.arex.sweep import follow
 from arcacct.arex.sweep_context import SweepReport
 from arcacct.config.paths import Places, places
 from arcacct.database.access import initialise
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 
 @pytest.fixture

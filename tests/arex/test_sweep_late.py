@@ -6,6 +6,7 @@ import os
 import pathlib
 import sqlite3
 import sys
+from collections.abc import Iterator
 
 import pytest
 from control_directory import set_up
@@ -15,10 +16,6 @@ from arcacct.arex.control_files import job_file
 from arcacct.arex.sweep import sweep
 from arcacct.arex.sweep_context import Gap, SweepReport
 from arcacct.config.paths import Places, places
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 OLD_NS = NOON_NS - 10**15
 FRONT_END = b"runtimeenvironments=ENV/PROXY;\nexitcode=0\n"

@@ -6,6 +6,7 @@ import os
 import pathlib
 import shutil
 import sqlite3
+from collections.abc import Iterator
 from contextlib import closing
 
 import arex_corpus as corpus
@@ -22,10 +23,6 @@ from arcacct.config.paths import Places, places
 from arcacct.database.access import open_accounting
 from arcacct.queries import questions
 from arcacct.queries.questions import Selection
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 JOB = "abcdef123456"
 LONG_AGO_NS = NOON_NS - 10**15

@@ -34,6 +34,7 @@ from arcacct.database.schema import (
     ACCOUNTING,
     PUBLISHING,
     SOURCES,
+    DatabaseKind,
     create_views,
     ensure,
     in_memory,
@@ -43,10 +44,6 @@ from arcacct.database.schema import (
 )
 from arcacct.errors import ConfigError, SchemaError, StoreError
 from arcacct.files.directories import resource
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from arcacct.database.schema import DatabaseKind
 
 BOTH = pytest.mark.parametrize("kind", [ACCOUNTING, PUBLISHING], ids=["accounting", "publishing"])
 

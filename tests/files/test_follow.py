@@ -11,6 +11,7 @@ import pathlib
 import shutil
 import tempfile
 import time
+from collections.abc import Callable
 
 import pytest
 from campaigns import examples
@@ -20,10 +21,6 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from arcacct.errors import InputError
 from arcacct.files.follow import FileOffset, FileTailer, Overlong, Reader
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 COMPRESSED = {"gz": gzip.compress, "bz2": bz2.compress, "xz": lzma.compress}
 

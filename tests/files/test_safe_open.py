@@ -9,6 +9,7 @@ import socket
 import stat
 import struct
 import threading
+from collections.abc import Iterator
 from contextlib import suppress
 
 import pytest
@@ -18,10 +19,6 @@ from other_users import acting_as
 from arcacct.errors import InputError
 from arcacct.files import safe_open
 from arcacct.files.safe_open import open_directory, open_parent, private, read_file, read_regular
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 pytestmark = [
     pytest.mark.campaign,

@@ -14,10 +14,13 @@ import html
 import io
 import json
 import pathlib
+import random
 import re
 import socket
+import ssl
 import tempfile
 import threading
+from collections.abc import Callable
 from functools import lru_cache, partial
 from typing import Any
 from urllib.parse import quote
@@ -38,12 +41,6 @@ from arcacct.targets.apel.ams import AMSSender, Signer, classify_ams, classify_a
 from arcacct.targets.auditor.sender import RECORD_EXISTS, UNEXPECTED_ERROR, classify
 from arcacct.targets.sgas.sender import SGASSender, classify_sgas
 from arcacct.tls import tls_context
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    import random
-    import ssl
-    from collections.abc import Callable
 
 TARGET = "arcacct/directory:d"
 PROXY = "http://arc:s3cr3t-pr0xy-w0rd@127.0.0.1:3128"

@@ -12,6 +12,7 @@ What the files say is read here anew, and only where that is simple.
 from __future__ import annotations
 
 import pathlib
+import random
 import re
 import sqlite3
 from contextlib import closing
@@ -24,10 +25,6 @@ from fuzz.site_of_targets import GOOD, WALL_S, begin, database_of, publish_to_al
 
 from arcacct.arex.control_files import STATES
 from arcacct.records.texts import unescaped
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    import random
 
 DATA = pathlib.Path(__file__).parent.parent / "data"
 SUFFIXES = ("local", "diag", "statistics", "failed")

@@ -15,6 +15,7 @@ from __future__ import annotations
 import json
 import os
 import pathlib
+import random
 import re
 import shutil
 import sqlite3
@@ -28,10 +29,6 @@ import job_files
 from control_directory import set_up
 from fuzz.command import Ended, arcacct, steers
 from fuzz.damage import TOKENS, damaged
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    import random
 
 GOOD = ("aaGoodJobBefore", "zzGoodJobBehind")
 BAD = "hostileJob"

@@ -12,6 +12,7 @@ import csv
 import io
 import json
 import pathlib
+import random
 import tempfile
 import zlib
 from functools import lru_cache
@@ -39,9 +40,6 @@ from arcacct.wording import CUT, sanitise_line, strip_control
 
 DOCUMENT = UsageRecords.envelope
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    import random
 
 NOW = 1_800_000_000
 CAR = APELOptions("SITE")

@@ -11,6 +11,7 @@ from __future__ import annotations
 import base64
 import json
 import pathlib
+import random
 import sqlite3
 from functools import lru_cache
 from typing import Any
@@ -18,10 +19,6 @@ from typing import Any
 from fuzz.command import arcacct, steers
 from fuzz.damage import NUMBERS, TEXTS
 from fuzz.site_of_targets import GOOD, WALL_S, begin, database_of, lay_good, publish_to_all
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    import random
 
 VICTIM = "mmVictim"
 BYTES = (b"", b"7", b"\xff\xfe", b"\0" * 300)

@@ -15,6 +15,7 @@ from __future__ import annotations
 import json
 import os
 import pathlib
+import random
 import re
 import shutil
 import sqlite3
@@ -32,10 +33,6 @@ from fuzz.damage import damaged
 from arcacct.arex.control_files import STATES, JobFiles
 from arcacct.records.states import StatusFile
 from arcacct.records.texts import unescaped
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    import random
 
 DATA = pathlib.Path(__file__).parent.parent / "data"
 SUFFIXES = ("local", "diag", "statistics")

@@ -20,11 +20,8 @@ import sys
 import tempfile
 import time
 import traceback
+from collections.abc import Callable, Iterator
 from typing import NamedTuple, Protocol, cast
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
 
 HERE = pathlib.Path(__file__).resolve().parent
 CASES = HERE / "cases"

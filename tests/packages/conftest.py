@@ -6,14 +6,11 @@ import fcntl
 import json
 import pathlib
 import shutil
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 from package_hosts import Host, Packages, build_all, host
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
 
 
 @pytest.fixture(scope="session")

@@ -18,6 +18,7 @@ import shutil
 import signal
 import subprocess
 import time
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple
 
@@ -30,10 +31,6 @@ from package_hosts import CONTROL, LAUNCHER, ON_REQUEST, Host, Packages
 from recording_host import until, waiting
 
 from arcacct.sandbox import CE, Sandbox
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
 
 pytestmark = ON_REQUEST
 DAY_S = 86_400

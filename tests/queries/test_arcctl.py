@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import pathlib
 import sqlite3
+from collections.abc import Iterator
 from contextlib import closing
+from typing import Any
 
 import arex_corpus as corpus
 import pytest
@@ -15,12 +18,6 @@ from arcacct.queries import arcctl, questions
 from arcacct.queries.arcctl import arcctl_record
 from arcacct.queries.questions import Selection
 from arcacct.records.reader import find_job
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    import pathlib
-    from collections.abc import Iterator
-    from typing import Any
 
 EXPECTED = corpus.AREX7 / "expected"
 """What the arcctl of ARC 7.0.0 printed of the same database."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Iterator
 from contextlib import closing
 
 import pytest
@@ -19,10 +20,6 @@ from arcacct.records.enrichment import enrich
 from arcacct.records.recorder import CORRECTION, NEW_END, NEW_EVENT, NEW_JOB, NOTHING, knows, record, record_present
 from arcacct.records.states import StateChange, StatusFile
 from arcacct.records.texts import escaped, event_time, unescaped
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 SECOND_NS = 10**9
 

@@ -7,6 +7,7 @@ import sqlite3
 import subprocess
 import sys
 import threading
+from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from zoneinfo import ZoneInfo
 
@@ -34,10 +35,6 @@ from arcacct.records import usage as records_usage
 from arcacct.records.integrity import check
 from arcacct.records.retention import KEPT, MOVED, TELEMETRY, Pruned, PruneOptions, plan, prune
 from arcacct.records.writer import OF_RECORD
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 __all__ = ["host"]
 

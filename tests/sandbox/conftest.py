@@ -1,16 +1,14 @@
 from __future__ import annotations
 
+import pathlib
+from collections.abc import Iterator
+
 import pytest
 
 from arcacct.sandbox import Sandbox, authority
 from arcacct.sandbox.apel import APEL
 from arcacct.sandbox.http_server import Journal
 from arcacct.sandbox.sgas import SGAS
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    import pathlib
-    from collections.abc import Iterator
 
 
 @pytest.fixture

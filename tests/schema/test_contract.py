@@ -5,6 +5,7 @@ from __future__ import annotations
 import pathlib
 import re
 import sqlite3
+from collections.abc import Iterator
 from contextlib import closing
 
 import arex_corpus as corpus
@@ -17,10 +18,6 @@ from arcacct.config.paths import places
 from arcacct.database.access import initialise, open_accounting, read_accounting
 from arcacct.database.schema import ACCOUNTING, PUBLISHING, create_views, in_memory
 from arcacct.records import holds
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 GOLDEN = pathlib.Path(__file__).parent.parent / "golden" / "sql_contract.txt"
 KINDS = {"accounting": ACCOUNTING, "publishing": PUBLISHING}

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Iterator
 from contextlib import closing
 
 import pytest
 from job_files import finished_log
 
 from arcacct.database.schema import ACCOUNTING, in_memory
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 FINAL = ("completed", "failed", "aborted")
 CHILDREN = {

@@ -7,6 +7,7 @@ import pathlib
 import shutil
 import sqlite3
 import time
+from collections.abc import Iterator
 from contextlib import closing
 from typing import Any
 
@@ -29,10 +30,6 @@ from arcacct.publishing.run import publish
 from arcacct.publishing.target_run import RunOptions, TargetResult
 from arcacct.sandbox import Sandbox
 from arcacct.targets import plugins
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 AREX_7 = b"auth=everybody\nauth=tokens\ntokenclaim.sub=4711\ntokenclaim.name=Ada Lovelace\n"
 """What A-REX 7 adds to a .local that it writes anew."""

@@ -15,6 +15,7 @@ import pathlib
 import random
 import re
 from collections import Counter
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -34,9 +35,6 @@ from arcacct.sources.sonar.fields import RejectedObject
 
 pytestmark = pytest.mark.campaign
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
 
 DATA = pathlib.Path(__file__).parent.parent / "data"
 WAYS = 200

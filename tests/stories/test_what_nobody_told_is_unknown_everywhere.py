@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import pathlib
 import sqlite3
+from collections.abc import Iterator
 from contextlib import closing
 
 import pytest
@@ -19,11 +21,6 @@ from arcacct.records.model import Job
 from arcacct.records.reader import logged_after
 from arcacct.records.recorder import record
 from arcacct.records.writer import JobWriter
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    import pathlib
-    from collections.abc import Iterator
 
 FRONT_END = b"runtimeenvironments=ENV/PROXY;\nexitcode=0\n"
 """What A-REX's front end alone writes into .diag."""

@@ -6,6 +6,7 @@ import os
 import pathlib
 import shutil
 import sqlite3
+from collections.abc import Callable, Iterator
 from datetime import datetime
 from typing import NamedTuple
 
@@ -16,10 +17,6 @@ from arcacct.arex.sweep import record_event, sweep
 from arcacct.config.parser import load
 from arcacct.config.paths import Places, places
 from arcacct.database.access import open_accounting
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
 
 AREX = pathlib.Path(__file__).parents[1] / "data" / "arex"
 """A-REX 6.17."""

@@ -20,10 +20,7 @@ import sqlite3
 import subprocess
 import sys
 import time
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable
+from collections.abc import Callable
 
 FIRST_S = 1_795_170_000
 """2026-11-20 10:20:00 UTC."""

@@ -7,15 +7,11 @@ import pathlib
 import pwd
 import subprocess
 import sys
-from contextlib import contextmanager
+from collections.abc import Collection, Iterator
+from contextlib import AbstractContextManager, contextmanager
 
 import pytest
 from campaigns import examples
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
-    from contextlib import AbstractContextManager
 
 TRIES = examples(10_000)
 THEM = pwd.getpwnam("nobody")

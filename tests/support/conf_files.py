@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from arcacct.config.parser import Conf, load
+import pathlib
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    import pathlib
+from arcacct.config.parser import Conf, load
 
 ARC = "[common]\nhostname = ce.example.org\n\n[arex]\ncontroldir = {dir}/control\n"
 SGAS = "[arex/jura/sgas:one]\ntargeturl = https://sgas.example.org:6143/sgas\n"

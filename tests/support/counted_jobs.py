@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import calendar
+import sqlite3
 import time
 from typing import NamedTuple
 
@@ -12,10 +13,6 @@ from stored_jobs import END_S
 from arcacct.config.paths import Places
 from arcacct.records import holds, usage
 from arcacct.records.writer import JobWriter
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    import sqlite3
 
 MONTH = "2026-05"
 """In which all of these jobs ended."""

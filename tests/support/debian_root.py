@@ -15,10 +15,7 @@ import signal
 import subprocess
 import sys
 import time
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterator
+from collections.abc import Iterator
 
 HOSTNAME = "ce.example.org"
 PLACE = pathlib.Path(os.environ.get("ARCACCT_LIVE_ROOTS", "/var/tmp/arcacct-live"))

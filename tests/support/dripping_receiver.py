@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import socket
 import ssl
 import threading
 import time
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from scripted_receiver import ScriptedReceiver, server_context
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    import socket
-    from collections.abc import Iterator
-
-    from arcacct.sandbox.authority import Credential
+from arcacct.sandbox.authority import Credential
 
 PAUSE_S = 0.02
 GUARD_S = 60.0

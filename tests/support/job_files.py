@@ -6,14 +6,10 @@ import os
 import pathlib
 import shutil
 import sqlite3
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from arcacct.arex.control_files import job_file, status_files
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    import pathlib
-    from collections.abc import Iterable
 
 JOB = "Uc8KDmTestJobNumber1"
 NOON_S = 1_795_176_000

@@ -6,6 +6,7 @@ import base64
 import calendar
 import pathlib
 import sqlite3
+from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from zoneinfo import ZoneInfo
 
@@ -16,12 +17,7 @@ from sandbox_clients import sign
 from arcacct.arex import own_database
 from arcacct.arex.import_database import import_arex
 from arcacct.database import access
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from arcacct.sandbox import Sandbox
+from arcacct.sandbox import Sandbox
 
 JURA = pathlib.Path(__file__).parents[1] / "data" / "jura"
 NOVEMBER = (calendar.timegm((2026, 11, 1, 0, 0, 0)), calendar.timegm((2026, 12, 1, 0, 0, 0)))

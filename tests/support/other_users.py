@@ -7,13 +7,10 @@ import pathlib
 import pwd
 import shutil
 import tempfile
+from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 
 @pytest.fixture

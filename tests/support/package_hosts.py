@@ -14,6 +14,7 @@ import shutil
 import subprocess
 import sys
 import tarfile
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import NamedTuple
 
@@ -22,10 +23,6 @@ import pytest
 from arex_corpus import AREX, rebuild
 from control_directory import set_up
 from recording_host import until
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 ROOT = pathlib.Path(__file__).parents[2]
 FORMER = ROOT / "tests" / "packages" / "data" / "former.tar.xz"

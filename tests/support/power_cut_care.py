@@ -7,6 +7,7 @@ import os
 import pathlib
 import sqlite3
 from abc import abstractmethod
+from collections.abc import Iterable
 from contextlib import closing, suppress
 
 import spool_0_2 as spool
@@ -30,10 +31,6 @@ from arcacct.records.recorder import CHILDREN
 
 USER = "/DC=org/DC=example/CN=Ada Lovelace"
 RELEASED = pathlib.Path(__file__).parents[1] / "data" / "released" / "0.2.0"
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 
 class Beginning(Sweeping):

@@ -5,20 +5,16 @@ from __future__ import annotations
 import functools
 import os
 import pathlib
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 
+from postgresql_server import Server
 from power_cut_hosts import Loss, record, run
 from power_cut_positions import Exporting, benchmarked
 from power_cuts import Cut
 
 from arcacct.cli.main import main
 from arcacct.export.dataset import TABLES
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from postgresql_server import Server
 
 LOADED, EMPTY = "loaded", "empty"
 """The database that is loaded, and one without anything."""

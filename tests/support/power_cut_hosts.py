@@ -16,6 +16,7 @@ import sqlite3
 import sys
 from abc import ABC, abstractmethod
 from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import closing
 from importlib import import_module
 from typing import Any, NamedTuple
@@ -30,16 +31,10 @@ from recording_host import LAUNCHER, Host
 from arcacct.arex.control_files import job_file, read_job, status_files
 from arcacct.arex.sweep import record_event
 from arcacct.cli.main import main
+from arcacct.config.paths import Places
 from arcacct.database.access import open_accounting
 from arcacct.errors import ArcacctError
 from arcacct.records.integrity import check
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-
-    from arcacct.config.paths import Places
-
 
 JUDGED_S = 700
 """Seconds: events of this age that are not whole never will be."""

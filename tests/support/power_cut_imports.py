@@ -16,6 +16,7 @@ import sqlite3
 import stat
 import sys
 from calendar import timegm
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 
 import htcondor_files
@@ -29,6 +30,7 @@ from job_files import Files
 from power_cut_hosts import Jobs, Loss, jobs_in, played, record, run
 from power_cut_positions import ROUNDS, Reading, benchmarked, files_of
 from power_cuts import Cut
+from recording_host import Host
 
 from arcacct.config.paths import Places
 from arcacct.database.access import accounting
@@ -40,12 +42,6 @@ from arcacct.sources.htcondor.history import HistoryCommand, HistoryForm
 from arcacct.sources.htcondor.importer import SOURCE as HTCONDOR_SOURCE
 from arcacct.sources.slurm.importer import SOURCE as SLURM_SOURCE
 from arcacct.sources.slurm.sacct import OutputForm, SacctCommand
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
-    from recording_host import Host
 
 NUMBERS = range(1, 13)
 DAY_S = 86_400

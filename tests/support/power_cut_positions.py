@@ -8,6 +8,7 @@ import random
 import sqlite3
 import time
 from calendar import timegm
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 
 from disturbed_host import BENCHMARK, LIFE, job_files
@@ -17,10 +18,6 @@ from power_cuts import Cut
 
 from arcacct.cli.main import main
 from arcacct.config.paths import Places, places
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
 
 ROUNDS = 3
 _TEXTS = ("local", "diag", "statistics")

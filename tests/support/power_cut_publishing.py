@@ -8,6 +8,7 @@ import pathlib
 import random
 import re
 import time
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from power_cut_hosts import Loss, Scenario, played
@@ -17,18 +18,13 @@ from publishing_site import Job, Site, at_apel, at_sgas, truth, write
 
 from arcacct.cli.main import main
 from arcacct.config.parser import load
+from arcacct.config.paths import Places
 from arcacct.config.settings import settings
 from arcacct.database import access
 from arcacct.database.access import open_accounting
+from arcacct.sandbox import Sandbox
 from arcacct.sandbox.smime import Crashed
 from arcacct.targets import kinds
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from arcacct.config.paths import Places
-    from arcacct.sandbox import Sandbox
 
 KINDS = ("sgas", "jobs", "summaries", "dirq", "directory")
 JOBS = 24

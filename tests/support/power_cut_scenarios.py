@@ -7,6 +7,7 @@ import os
 import pathlib
 import tempfile
 from collections import Counter
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 
 from power_cut_care import BackingUp, Beginning, Forgetting, Moving, Pruning, Restoring, Shrinking, Upgrading
@@ -17,6 +18,7 @@ from power_cut_hosts import (
     DrainingByPublish,
     DrainingLaunched,
     Launchers,
+    Loss,
     Recording,
     Scenario,
     Sweeping,
@@ -37,12 +39,6 @@ from power_cut_publishing import Publishing
 from power_cuts import JOURNAL, STRICT, Cut
 
 from arcacct.sandbox import Sandbox
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from power_cut_hosts import Loss
 
 FLEET_LOAD = "fleet load"
 """The only scenario that needs a server."""

@@ -20,19 +20,16 @@ from arcacct.config.settings import Settings, settings
 from arcacct.database import access
 from arcacct.database.schema import incarnation, new_incarnation
 from arcacct.publishing.audit import questions
+from arcacct.publishing.plugin import TargetPlugin
 from arcacct.publishing.run import publish, republish
 from arcacct.publishing.target_run import Period, RunOptions, TargetResult
 from arcacct.publishing.transport import TimeoutPolicy
 from arcacct.records import recorder
 from arcacct.records.states import CLOCK_S, MEASURED, StateChange, Usage
 from arcacct.records.texts import escaped
+from arcacct.sandbox import Sandbox
+from arcacct.sandbox.apel import APEL
 from arcacct.targets import kinds, plugins
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from arcacct.publishing.plugin import TargetPlugin
-    from arcacct.sandbox import Sandbox
-    from arcacct.sandbox.apel import APEL
 
 JUNE = 1_718_452_800
 """2024-06-15 12:00:00 UTC."""

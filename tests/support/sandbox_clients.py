@@ -13,12 +13,9 @@ from typing import NamedTuple
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.serialization import pkcs7
 
+from arcacct.sandbox import Sandbox
+from arcacct.sandbox.authority import Credential
 from arcacct.targets.sgas.usage_record import NAMESPACES
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from arcacct.sandbox import Sandbox
-    from arcacct.sandbox.authority import Credential
 
 TEXT = (pkcs7.PKCS7Options.DetachedSignature, pkcs7.PKCS7Options.Text)
 

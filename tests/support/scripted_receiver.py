@@ -13,13 +13,10 @@ import ssl
 import struct
 import threading
 import time
+from collections.abc import Iterator
 from typing import NamedTuple
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from arcacct.sandbox.authority import Authority, Credential
+from arcacct.sandbox.authority import Authority, Credential
 
 
 class Say(NamedTuple):

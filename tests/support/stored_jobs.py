@@ -7,15 +7,13 @@ that a receiver counts.
 
 from __future__ import annotations
 
+import sqlite3
+from typing import Any
+
 from arcacct.config.paths import Places
 from arcacct.database import access
 from arcacct.records.model import AAR, Job, Transfer, UsageCell
 from arcacct.records.writer import JobWriter
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    import sqlite3
-    from typing import Any
 
 END_S = 1_780_000_000
 """2026-05-28 20:26:40 UTC."""

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import gzip
 import os
+import pathlib
+from collections.abc import Callable, Iterator
 from contextlib import closing
 
 import pytest
@@ -13,11 +15,6 @@ from gridengine_files import World, ran
 from arcacct.config.paths import places
 from arcacct.database.access import open_accounting
 from arcacct.errors import InputError
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    import pathlib
-    from collections.abc import Callable, Iterator
 
 
 @pytest.fixture

@@ -13,6 +13,7 @@ import sqlite3
 import subprocess
 import tempfile
 import zlib
+from collections.abc import Iterator
 from contextlib import closing, contextmanager
 
 import pytest
@@ -31,10 +32,6 @@ from arcacct.records.reader import ended_between
 from arcacct.sources.engine.runs import BatchSite, figures_of_file
 from arcacct.sources.gridengine.importer import SOURCE
 from arcacct.targets.apel.messages import APELOptions
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 MIXED = [
     line

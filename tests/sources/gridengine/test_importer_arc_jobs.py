@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import pathlib
 import sqlite3
+from collections.abc import Iterator
 from contextlib import closing
 
 import pytest
@@ -13,11 +15,6 @@ from stored_jobs import endpoint_id
 from arcacct.config.paths import places
 from arcacct.database.access import open_accounting, writing
 from arcacct.records.recorder import name_id
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    import pathlib
-    from collections.abc import Iterator
 
 MEASURED = {
     "ru_utime": 80,

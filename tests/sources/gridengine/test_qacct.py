@@ -11,6 +11,7 @@ import pathlib
 import shutil
 import subprocess
 import time
+from collections.abc import Callable, Iterator
 from contextlib import closing
 
 import pytest
@@ -29,11 +30,6 @@ from arcacct.sources.gridengine.qacct import (
     table_columns,
     window,
 )
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    import pathlib
-    from collections.abc import Callable, Iterator
 
 _BOOTSTRAP = (
     "admin_user none\ndefault_domain none\nignore_fqdn true\nspooling_method classic\nspooling_lib libspoolc\n"

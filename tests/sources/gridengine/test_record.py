@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from contextlib import closing
 from itertools import permutations
 
@@ -33,10 +34,6 @@ from arcacct.records.model import Job
 from arcacct.sources.engine.runs import BatchSite
 from arcacct.sources.gridengine.accounting_file import record
 from arcacct.sources.gridengine.record import JobRuns, Record, is_reserved, jobs, local_job, used, wall_us
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 EXPECTED = {(one["job"], one["task"]): one for one in json.loads((DATA / "expected-runs.json").read_text())}
 US = 1_000_000

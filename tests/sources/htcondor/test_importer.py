@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import sys
+from collections.abc import Iterator
 from contextlib import closing
 
 import pytest
@@ -21,10 +22,6 @@ from arcacct.records.recorder import name_id
 from arcacct.records.rejected import drop, listed, rejections
 from arcacct.sources.engine.runs import BatchSite
 from arcacct.sources.htcondor.history import ATTRIBUTES, OVERLAP_S, HistoryCommand, Scores
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 
 @pytest.fixture

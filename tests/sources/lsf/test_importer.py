@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Iterator
 from contextlib import closing
 
 import pytest
@@ -11,10 +12,6 @@ from campaigns import examples
 from slurm_files import arc_job
 
 from arcacct.sources.lsf.importer import SOURCE
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 LOG = DATA / "lsf" / "lsb.acct"
 LINES = LOG.read_bytes().splitlines(keepends=True)

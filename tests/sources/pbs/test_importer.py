@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import pathlib
 from codecs import BOM_UTF8
+from collections.abc import Iterator
 from contextlib import closing
 
 import pytest
@@ -26,10 +27,6 @@ from arcacct.sources.engine.batch_runs import LogForm
 from arcacct.sources.engine.imports import BatchTaken
 from arcacct.sources.engine.runs import figures_of_file
 from arcacct.sources.pbs.importer import SOURCE, WITHOUT_END
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 CASES = DATA / "pbs" / "cases"
 TORQUE, PRO = DATA / "pbs" / "torque-20261102", DATA / "pbs" / "pbspro-20261102"

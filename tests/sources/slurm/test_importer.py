@@ -7,6 +7,7 @@ import itertools
 import json
 import pathlib
 import time
+from collections.abc import Iterator
 from contextlib import closing
 
 import pytest
@@ -25,10 +26,6 @@ from arcacct.sources.slurm.record import SlurmRun
 from arcacct.sources.slurm.sacct import OutputForm
 from arcacct.sources.sonar.importer import Importer
 from arcacct.sources.sonar.jobs import Site
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 OUTPUTS = (TABLE, JSON, DATA / "sacct-no-D.txt", DATA / "sacct-X-epoch.txt", DATA / "sacct-while-running.txt")
 

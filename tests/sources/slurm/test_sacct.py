@@ -6,6 +6,7 @@ import json
 import pathlib
 import shutil
 import time
+from collections.abc import Iterator
 from contextlib import closing
 
 import pytest
@@ -17,10 +18,6 @@ from arcacct.records.slurm_formats import environment, new_delimiter
 from arcacct.sources.slurm.record import COLUMNS
 from arcacct.sources.slurm.sacct import SacctCommand, windows
 from arcacct.times import DAY_S
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 
 @pytest.fixture

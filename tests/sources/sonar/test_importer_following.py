@@ -6,17 +6,14 @@ import bz2
 import gzip
 import lzma
 import os
+import pathlib
+from collections.abc import Callable
 
 import pytest
 from sonar_site import SERIES, Host
 
 from arcacct.records.rejected import listed
 from arcacct.sources.sonar.importer import Importer, SonarReport
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    import pathlib
-    from collections.abc import Callable
 
 LINES = SERIES.read_bytes().splitlines(keepends=True)
 
