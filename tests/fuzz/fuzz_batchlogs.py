@@ -9,23 +9,16 @@ from __future__ import annotations
 import pathlib
 import random
 import sqlite3
-from typing import Any
 
 from batch_files import BEGIN, DATA, NOW
+from fuzz.batch import GOOD, Imports
 from fuzz.damage import NUMBERS, damaged
-from fuzz.database import differing, dump, opened
 
-from arcacct.config.paths import Places
 from arcacct.resources import LARGEST
 from arcacct.sources.engine.batch_runs import LogForm, LogSource
-from arcacct.sources.engine.imports import BatchPolicy, RunsImport
-from arcacct.sources.engine.runs import BatchSite
 from arcacct.sources.lsf.importer import SOURCE as LSF
 from arcacct.sources.pbs.importer import SOURCE as PBS
 
-_GOOD = 900_000
-"""Numbers of jobs that no damage makes: those of the real logs are small."""
-_UNCOMPARED = ("BatchProgress",)
 _LOGS = {
     "pbs": (DATA / "pbs" / "torque-20261102", DATA / "pbs" / "pbspro-20261102"),
     "lsf": (DATA / "lsf" / "lsb.acct",),
@@ -37,9 +30,9 @@ def _good(name: str, number: int) -> bytes:
     begin = BEGIN + number
     if name == "lsf":
         line = _LOGS["lsf"][0].read_bytes().splitlines(keepends=True)[0]
-        return line.replace(b"386", b"%d" % (_GOOD + number)).replace(b"%d" % (BEGIN + 3604), b"%d" % (BEGIN + 64))
+        return line.replace(b"386", b"%d" % (GOOD + number)).replace(b"%d" % (BEGIN + 3604), b"%d" % (BEGIN + 64))
     return (
-        f"11/02/2026 10:00:00;E;{_GOOD + number}.srv;user=a group=g jobname=j queue=q ctime={begin} qtime={begin} "
+        f"11/02/2026 10:00:00;E;{GOOD + number}.srv;user=a group=g jobname=j queue=q ctime={begin} qtime={begin} "
         f"etime={begin} start={BEGIN + 4} exec_host=n1/0 session=1 end={BEGIN + 64} Exit_status=0 "
         "resources_used.cput=00:00:50 resources_used.walltime=00:01:00\n"
     ).encode()
@@ -70,63 +63,24 @@ def made(chance: random.Random) -> dict[str, bytes]:
     }
 
 
-def _work(here: Places, con: sqlite3.Connection, source: LogSource) -> RunsImport[Any]:
-    return RunsImport(source, here, con, BatchPolicy(BatchSite(), NOW, 0), LogForm(), lambda _text: None)
-
-
-def _import(here: Places, con: sqlite3.Connection, source: LogSource, path: pathlib.Path) -> None:
-    work = _work(here, con, source)
-    work.files([str(path)])
-    work.finish()
-
-
-def tried(files: dict[str, bytes], work: pathlib.Path) -> None:
-    """Each file alone; cut and then whole it is what it is at once."""
-    source = _SOURCES[files["name"].decode()]
-    for name in ("lines", "whole"):
-        path = work / name
-        path.write_bytes(files[name])
-        with opened(work / f"{name}-world") as (here, con):
-            _import(here, con, source, path)
-            _check(con)
-            if name == "lines":
-                _check_good(con)
-            found = dump(con, *_UNCOMPARED)
-            _import(here, con, source, path)
-            _unchanged(con, found)
-            _work(here, con, source).retry()
-            _unchanged(con, found)
-    with opened(work / "cut-world") as (here, con):
-        path = work / "lines"
-        path.write_bytes(files["lines"][: int(files["cut"])])
-        _import(here, con, source, path)
-        path.write_bytes(files["lines"])
-        _import(here, con, source, path)
-        _check_good(con)
-
-
-def _unchanged(con: sqlite3.Connection, before: dict[str, list[Any]]) -> None:
-    after = dump(con, *_UNCOMPARED)
-    assert after == before, differing(before, after)
-
-
-def _check_good(con: sqlite3.Connection) -> None:
+def _check_good(con: sqlite3.Connection, count: int) -> None:
     query = (
         "SELECT Wall, CPUs, EndTime FROM BatchRuns JOIN AAR USING (RecordID, EndTime) WHERE JobNumber = ? AND Task = -1"
     )
-    for number in range(8):
-        found = con.execute(query, (_GOOD + number,)).fetchall()
+    for number in range(count):
+        found = con.execute(query, (GOOD + number,)).fetchall()
         assert found == [(60, 1, BEGIN + 64)], (number, found)
 
 
-def _check(con: sqlite3.Connection) -> None:
-    """No number that is none of a job's came in, and no text that some readers of a database cut."""
-    rows = con.execute("SELECT * FROM BatchRuns").fetchall()
-    assert not any(isinstance(value, str) and "\0" in value for one in rows for value in one)
-    wrong = (
-        "NOT (min(SubmitTime, StartTime, JobNumber) >= 0 AND StartTime <= EndTime AND ifnull(CPUs, 1) > 0"
-        f" AND ifnull(Wall, 0) BETWEEN 0 AND {LARGEST} AND ifnull(CPUUser, 0) BETWEEN 0 AND {LARGEST})"
-    )
-    found = con.execute(f"SELECT * FROM BatchRuns WHERE {wrong}").fetchall()
-    assert not found, found
-    assert con.execute("SELECT count(*) FROM BatchRuns WHERE RecordID IS NULL AND IsFinal").fetchone() == (0,)
+_WRONG = (
+    "(RecordID IS NULL AND IsFinal) OR NOT (min(SubmitTime, StartTime, JobNumber) >= 0 AND StartTime <= EndTime"
+    f" AND ifnull(CPUs, 1) > 0 AND ifnull(Wall, 0) BETWEEN 0 AND {LARGEST}"
+    f" AND ifnull(CPUUser, 0) BETWEEN 0 AND {LARGEST})"
+)
+
+
+def tried(files: dict[str, bytes], work: pathlib.Path) -> None:
+    """Lines, and a whole log with faults."""
+    source = _SOURCES[files["name"].decode()]
+    imports = Imports(source, LogForm(), NOW, "BatchProgress", "BatchRuns", _WRONG, _check_good)
+    imports.tried(files, {"lines": 8}, "lines", work)

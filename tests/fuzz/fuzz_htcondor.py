@@ -12,31 +12,25 @@ import random
 import sqlite3
 from typing import Any
 
+from fuzz.batch import GOOD, Imports, is_there_or_kept
 from fuzz.damage import NUMBERS, damaged, damaged_json
-from fuzz.database import differing, dump, opened
 from htcondor_files import BEGIN, HISTORY, JSON, LONG, NOW, ad
 
-from arcacct.config.paths import Places
 from arcacct.resources import LARGEST, LATEST_S
-from arcacct.sources.engine.imports import BatchPolicy, RunsImport, RunsReport
-from arcacct.sources.engine.runs import BatchSite
 from arcacct.sources.htcondor.history import HistoryForm
 from arcacct.sources.htcondor.importer import SOURCE as HTCONDOR_SOURCE
 
-_GOOD = 900_000
-"""Numbers of jobs that no damage makes: those of the real outputs are small."""
-_UNCOMPARED = ("HTCondorProgress",)
 _REAL_ADS = json.loads(JSON.read_text(encoding="utf-8"))
 _TEXTS = ('"a\nb"', '"a\n\n*** Offset = 0\n"', '"a\\"', '"', '"x\\"y"', '"Größe"', '"\0"', "{ 1 }", "[ a = 1 ]", "")
 
 
 def _good(number: int) -> str:
-    return ad(_GOOD + number, QDate=BEGIN + number)
+    return ad(GOOD + number, QDate=BEGIN + number)
 
 
 def _json(number: int) -> dict[str, Any]:
     found: dict[str, Any] = json.loads(json.dumps(_REAL_ADS[0]))
-    found |= {"GlobalJobId": f"ce#{_GOOD + number}.0#{BEGIN}", "ClusterId": _GOOD + number, "QDate": BEGIN + number}
+    found |= {"GlobalJobId": f"ce#{GOOD + number}.0#{BEGIN}", "ClusterId": GOOD + number, "QDate": BEGIN + number}
     found |= {"JobStartDate": BEGIN + 10, "CompletionDate": BEGIN + 70, "EnteredCurrentStatus": BEGIN + 70}
     return found | {"RemoteWallClockTime": 60.0, "CpusProvisioned": 2}
 
@@ -76,68 +70,25 @@ def _bad(chance: random.Random) -> bytes:
     return damaged(chance, ad(number).encode())
 
 
-def _work(here: Places, con: sqlite3.Connection) -> RunsImport[Any]:
-    policy = BatchPolicy(BatchSite(), NOW, 0)
-    return RunsImport(HTCONDOR_SOURCE, here, con, policy, HistoryForm(), lambda _text: None)
+def _check_good(con: sqlite3.Connection, count: int) -> None:
+    query = "SELECT wall_s, core_count, submit_time FROM JobValues WHERE local_job_id = ?"
+    for number in range(GOOD, GOOD + count):
+        is_there_or_kept(con, query, f"{number}.0", (60, 2, BEGIN + number - GOOD), b"%d" % number)
 
 
-def _import(here: Places, con: sqlite3.Connection, path: pathlib.Path) -> RunsReport:
-    work = _work(here, con)
-    work.files([str(path)])
-    work.finish()
-    return work.report
+_IMPORTS = Imports(
+    HTCONDOR_SOURCE,
+    HistoryForm(),
+    NOW,
+    "HTCondorProgress",
+    "HTCondorJobs",
+    "RecordID IS NULL OR NOT (min(SubmitTime, StartTime, EndTime, Wall, Cluster, Proc) >= 0 AND CPUs > 0"
+    f" AND max(SubmitTime, EndTime) < {LATEST_S} AND StartTime <= EndTime AND Wall <= EndTime - StartTime + 600"
+    f" AND ifnull(CPUUser, 0) BETWEEN 0 AND {LARGEST} AND ifnull(MaxRSS, 0) BETWEEN 0 AND {LARGEST})",
+    _check_good,
+)
 
 
 def tried(files: dict[str, bytes], work: pathlib.Path) -> None:
-    """Each file alone; cut and then whole it is what it is at once."""
-    for name in ("history", "json", "whole"):
-        path = work / name
-        path.write_bytes(files[name])
-        with opened(work / f"{name}-world") as (here, con):
-            _import(here, con, path)
-            _check(con)
-            if name != "whole":
-                _check_good(con, 8 if name == "history" else 4)
-            found = dump(con, *_UNCOMPARED)
-            _import(here, con, path)
-            _unchanged(con, found)
-            _work(here, con).retry()
-            _unchanged(con, found)
-    with opened(work / "cut-world") as (here, con):
-        path = work / "json"
-        path.write_bytes(files["json"][: int(files["cut"])])
-        _import(here, con, path)
-        path.write_bytes(files["json"])
-        _import(here, con, path)
-        _check_good(con, 4)
-
-
-def _unchanged(con: sqlite3.Connection, before: dict[str, list[Any]]) -> None:
-    after = dump(con, *_UNCOMPARED)
-    assert after == before, differing(before, after)
-
-
-def _check_good(con: sqlite3.Connection, count: int) -> None:
-    """What is there has its own figures, what is not is kept."""
-    query = "SELECT wall_s, core_count, submit_time FROM JobValues WHERE local_job_id = ?"
-    kept = b"\n".join(bytes(content) for (content,) in con.execute("SELECT Content FROM ImportQuarantine"))
-    for number in range(count):
-        found = con.execute(query, (f"{_GOOD + number}.0",)).fetchall()
-        if found:
-            assert found == [(60, 2, BEGIN + number)], (number, found)
-        else:
-            assert b"%d" % (_GOOD + number) in kept, number
-
-
-def _check(con: sqlite3.Connection) -> None:
-    """No number that is none of HTCondor's came in, and no text that some readers of a database cut."""
-    rows = con.execute("SELECT * FROM HTCondorJobs").fetchall()
-    assert not any(isinstance(value, str) and "\0" in value for one in rows for value in one)
-    wrong = (
-        "NOT (min(SubmitTime, StartTime, EndTime, Wall, Cluster, Proc) >= 0 AND CPUs > 0"
-        f" AND max(SubmitTime, EndTime) < {LATEST_S} AND StartTime <= EndTime AND Wall <= EndTime - StartTime + 600"
-        f" AND ifnull(CPUUser, 0) BETWEEN 0 AND {LARGEST} AND ifnull(MaxRSS, 0) BETWEEN 0 AND {LARGEST})"
-    )
-    found = con.execute(f"SELECT * FROM HTCondorJobs WHERE {wrong}").fetchall()
-    assert not found, found
-    assert con.execute("SELECT count(*) FROM HTCondorJobs WHERE RecordID IS NULL").fetchone() == (0,)
+    """A history, JSON, and a whole file with faults."""
+    _IMPORTS.tried(files, {"history": 8, "json": 4}, "json", work)

@@ -5,15 +5,11 @@ from __future__ import annotations
 import pathlib
 from typing import Any
 
-from control_directory import set_up
-from slurm_files import arc_job as arc_job_of
-from slurm_files import columns_of
+import import_host
+from import_host import ImportHost, pieces
 
-from arcacct.config.paths import places
-from arcacct.database.access import open_accounting
-from arcacct.records.rejected import Fault, RetryResult
-from arcacct.sources.engine.imports import BatchPolicy, RunsImport, RunsReport
-from arcacct.sources.engine.runs import BatchSite, ParsedRun
+from arcacct.records.rejected import Fault
+from arcacct.sources.engine.runs import ParsedRun
 from arcacct.sources.htcondor.history import CondorJob, HistoryForm, read
 from arcacct.sources.htcondor.importer import SOURCE as HTCONDOR_SOURCE
 
@@ -25,8 +21,7 @@ NOW = BEGIN + 40 * 86_400
 
 def told(content: bytes | pathlib.Path, piece: int = 1 << 20, **form: Any) -> list[ParsedRun]:
     """Everything that a history tells; read in pieces of some bytes."""
-    data = content.read_bytes() if isinstance(content, pathlib.Path) else content
-    return list(read([data[start : start + piece] for start in range(0, len(data), piece)], HistoryForm(**form)))
+    return list(read(pieces(content, piece), HistoryForm(**form)))
 
 
 def jobs(content: bytes | pathlib.Path, **form: Any) -> dict[str, CondorJob]:
@@ -78,68 +73,16 @@ def history(*ads: str) -> bytes:
     return text
 
 
-class CondorHost:
-    """A host with a database; each import is a run of its own, as of the command."""
+class CondorHost(ImportHost):
+    """A host of HTCondor."""
 
-    def __init__(self, folder: pathlib.Path, site: BatchSite | None = None) -> None:
-        self.here = places(None, set_up(folder / "control"))
-        self.con = open_accounting(self.here)
-        self.site = BatchSite() if site is None else site
-        self.said: list[str] = []
-        self.now = NOW
-        self.prefer_arc = True
-
-    def work(self, **form: Any) -> RunsImport[Any]:
-        """An import that has done nothing yet."""
-        policy = BatchPolicy(self.site, self.now, 86_400, self.prefer_arc)
-        return RunsImport(
-            HTCONDOR_SOURCE, self.here, self.con, policy, HistoryForm(**form), self.said.append, lambda: self.now
-        )
-
-    def take(self, *outputs: bytes | pathlib.Path, **form: Any) -> RunsReport:
-        """Import some histories."""
-        work = self.work(**form)
-        for output in outputs:
-            if isinstance(output, bytes):
-                work.output("output", [output])
-            else:
-                work.files([str(output)])
-        work.finish()
-        return work.report
-
-    def retry(self, **form: Any) -> RetryResult:
-        """Try again what was rejected."""
-        work = self.work(**form)
-        return work.retry()
-
-    def rows(self, sql: str) -> list[tuple[Any, ...]]:
-        """What a query finds."""
-        return self.con.execute(sql).fetchall()
-
-    def value(self, sql: str) -> Any:
-        """The only value that a query finds."""
-        ((found,),) = self.rows(sql)
-        return found
-
-    def everything(self) -> list[list[tuple[Any, ...]]]:
-        """Jobs with their children, and ads: all but the numbers that rows are given when they come."""
-        queries = (
-            "SELECT * FROM v1_jobs",
-            "SELECT job_id, InfoKey, InfoValue FROM JobExtraInfo JOIN v1_jobs_ids USING (RecordID)",
-            "SELECT job_id, EventKey, EventTime FROM JobEvents JOIN v1_jobs_ids USING (RecordID)",
-            "SELECT job_id, Field, Source FROM FieldSources JOIN v1_jobs_ids USING (RecordID)",
-            f"SELECT {', '.join(columns_of(self.con, 'v1_htcondor_jobs')[1:])} FROM v1_htcondor_jobs",
-            "SELECT * FROM v1_usage_by_month",
-        )
-        ids = "(SELECT RecordID, JobID AS job_id FROM AAR)"
-        return [sorted(self.rows(query.replace("v1_jobs_ids", ids)), key=repr) for query in queries]
-
-    def logged(self) -> int:
-        """How often a record was logged as finished or changed."""
-        return int(self.value("SELECT ifnull(max(Seq), 0) FROM FinishedLog"))
+    source = HTCONDOR_SOURCE
+    form = HistoryForm
+    own = "SELECT * FROM v1_htcondor_jobs"
+    now = NOW
 
 
 def arc_job(host: CondorHost, job_id: str = "arc1", number: str = "1.ce.example.org", **columns: object) -> int:
-    """A job as our recorder leaves it: finished, nothing measured but what is given."""
+    """A job of A-REX that HTCondor ran."""
     times = {"SubmitTime": BEGIN - 5, "EndTime": BEGIN + 100}
-    return arc_job_of(host, job_id, **({"LocalJobID": number} | times | columns))  # type: ignore[arg-type]
+    return import_host.arc_job(host, job_id, {"LocalJobID": number} | times | columns)
