@@ -21,14 +21,9 @@ pytestmark = pytest.mark.campaign
 pytest.importorskip("mkdocs", reason="mkdocs is not installed (the extra `docs` has it)")
 
 SHOWN = (
-    "index",
-    "howto/install",
-    "reference/commands",
-    "reference/views",
-    "explanation/how-it-works",
-    "explanation/performance",
-    "explanation/what-can-be-lost",
-)
+    "index", "howto/install", "reference/commands", "reference/views", "explanation/how-it-works",
+    "explanation/performance", "explanation/what-can-be-lost",
+)  # fmt: skip
 """The front page, one to be followed, the longest ones, one with a picture, and those with the widest tables."""
 PHONE, SCREEN = 390, 1280
 WIDE = """

@@ -482,14 +482,9 @@ def test_the_records_of_a_released_ledger_stay_as_they_were_sent(tmp_path: pathl
         )
         # By message: the template and the rest of each record's key. Template 1 is the rest alone.
         sent = [
-            [(901, "")] * 4,
-            [(902, "7")] * 4,
-            [(1, "one"), (901, "")],
-            [(903, "x"), (903, "")],
-            [(904, "")],
-            [(1, "")],
-            [(901, ""), (902, "8")],
-        ]
+            [(901, "")] * 4, [(902, "7")] * 4, [(1, "one"), (901, "")], [(903, "x"), (903, "")], [(904, "")],
+            [(1, "")], [(901, ""), (902, "8")],
+        ]  # fmt: skip
         for number, records in enumerate(sent, last + 1):
             con.execute(
                 "INSERT INTO Messages (MessageID, Target, Kind, Origin, State, Created, RecordCount, ByteCount, Digest,"

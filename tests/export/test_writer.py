@@ -568,15 +568,9 @@ def as_viewed(site: Site, table: str, view: str) -> list[str]:
 # The values as told: `v1_jobs` shows no usage of a job that does not count.
 VIEWS = {"jobs": "JobValues", "events": "v1_job_events", "transfers": "v1_transfers", "attributes": "v1_job_attributes"}
 HOSTILE = (
-    "x'ff41'",
-    "CAST(x'ff' AS TEXT)",
-    "'a' || char(0) || 'b'",
-    "-9223372036854775808",
-    "1e300",
-    "1.5",
-    "''",
+    "x'ff41'", "CAST(x'ff' AS TEXT)", "'a' || char(0) || 'b'", "-9223372036854775808", "1e300", "1.5", "''",
     "'%25%0A%27'",
-)
+)  # fmt: skip
 
 
 @pytest.mark.parametrize(("value", "names"), cross(len(HOSTILE), [*HOSTILE], ["plain", "hashed", "withheld"]))

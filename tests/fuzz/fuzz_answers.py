@@ -50,19 +50,10 @@ STATUSES = (200, 201, 204, 206, 301, 302, 400, 401, 403, 404, 406, 408, 409, 413
 MORE_STATUSES = (503, 504, 505, 599, 100, 999)
 DATE = "Wed, 01 Jan 2025 00:00:00 GMT"
 TIMES = (
-    "120",
-    "Wed, 01 Jan 2025 00:02:00 GMT",
-    "Wednesday, 01-Jan-25 00:02:00 GMT",
-    "Wed Jan  1 00:02:00 2025",
-    "Tue, 31 Dec 2024 23:59:00 GMT",
-    "Fri, 31 Dec 9999 23:59:59 GMT",
-    "Wed, 01 Jan 99999999999999 00:00:00 GMT",
-    "Wed, 01 Jan 2025 00:02:00 +999999999999",
-    "9" * 400,
-    "\u0665\u0665",
-    "-1",
-    "0x10",
-)
+    "120", "Wed, 01 Jan 2025 00:02:00 GMT", "Wednesday, 01-Jan-25 00:02:00 GMT", "Wed Jan  1 00:02:00 2025",
+    "Tue, 31 Dec 2024 23:59:00 GMT", "Fri, 31 Dec 9999 23:59:59 GMT", "Wed, 01 Jan 99999999999999 00:00:00 GMT",
+    "Wed, 01 Jan 2025 00:02:00 +999999999999", "9" * 400, "\u0665\u0665", "-1", "0x10",
+)  # fmt: skip
 JSONS: tuple[Any, ...] = (
     {"messageIds": ["18"]},
     {"error": {"code": 500, "message": "Backend Error", "status": "INTERNAL_SERVER_ERROR"}},

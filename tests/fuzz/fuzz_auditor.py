@@ -28,22 +28,8 @@ _GOLDEN = pathlib.Path(__file__).parent.parent / "golden" / "auditor.json"
 _TEXT = DOCUMENT.cut(_GOLDEN.read_text(encoding="utf-8"))[0]
 _SENT: dict[str, Any] = json.loads(_TEXT)
 _UNITS = (
-    "[",
-    "]",
-    "[],",
-    '["a"],',
-    '{"a":',
-    "{}",
-    "}",
-    "1,",
-    "1",
-    '"2024-01-02T10:30:00Z",',
-    '"',
-    "\\",
-    ",",
-    "null",
-    "é",
-)
+    "[", "]", "[],", '["a"],', '{"a":', "{}", "}", "1,", "1", '"2024-01-02T10:30:00Z",', '"', "\\", ",", "null", "é",
+)  # fmt: skip
 _LARGEST = 3_000_000
 """Bytes: below what a session reads of an answer."""
 _LEVELS = 8

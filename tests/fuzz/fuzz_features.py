@@ -53,16 +53,9 @@ VALUES = {
 }
 KINDS = ("link", "dead link", "pipe", "folder", "device", "second", "stolen", "unreadable", "theirs", "huge")
 NAMES = (
-    ".new-0123456789abcdef",
-    "Bad-Name",
-    "\x1b]0;title\x07\x1b[2J",
-    "x" * 255,
-    "\udcff\udcfe",
-    "\u202e",
-    " ",
-    "-rf",
+    ".new-0123456789abcdef", "Bad-Name", "\x1b]0;title\x07\x1b[2J", "x" * 255, "\udcff\udcfe", "\u202e", " ", "-rf",
     "a\nb",
-)
+)  # fmt: skip
 
 
 SPECIAL = {

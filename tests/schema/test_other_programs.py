@@ -163,13 +163,8 @@ def test_duckdb(here, tmp_path) -> None:
     assert {view for (view,) in answers["views"][1]} == set(views)
     seen = {view for view in views if answers[f"typed {view}"][1]}
     assert seen >= {
-        "v1_jobs",
-        "v1_gridengine_records",
-        "v1_slurm_runs",
-        "v1_slurm_jobs",
-        "v1_publications",
-        "v1_quarantine",
-    }
+        "v1_jobs", "v1_gridengine_records", "v1_slurm_runs", "v1_slurm_jobs", "v1_publications", "v1_quarantine",
+    }  # fmt: skip
     for kind in (ACCOUNTING, PUBLISHING):
         with closing(sql_contract.with_all_views(kind)) as con:
             for view in sql_contract.documented(kind):

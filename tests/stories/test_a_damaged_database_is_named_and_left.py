@@ -68,18 +68,9 @@ ASKED = {
 }
 """Command lines of every command; {db} is the damaged file. Those without one open no database of the site."""
 READING = (
-    "doctor",
-    "setup",
-    "status",
-    "metrics",
-    "stats",
-    "report",
-    "query",
-    "job",
-    "verify",
-    "db check",
+    "doctor", "setup", "status", "metrics", "stats", "report", "query", "job", "verify", "db check",
     "quarantine list",
-)
+)  # fmt: skip
 
 
 def wild(content: bytes, chance: random.Random) -> bytes:

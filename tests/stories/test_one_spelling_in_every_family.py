@@ -39,18 +39,9 @@ NOT_IN_SUMMARY: dict[str, set[str]] = {
 }
 """Of benchmarks the summaries of normalised sums have the type alone, and v0.3 not even that."""
 WHO_AND_WHERE = (
-    "Site",
-    "GlobalUserName",
-    "VO",
-    "VOGroup",
-    "VORole",
-    "SubmitHost",
-    "InfrastructureType",
-    "ServiceLevelType",
-    "ServiceLevel",
-    "NodeCount",
-    "Processors",
-)
+    "Site", "GlobalUserName", "VO", "VOGroup", "VORole", "SubmitHost", "InfrastructureType", "ServiceLevelType",
+    "ServiceLevel", "NodeCount", "Processors",
+)  # fmt: skip
 
 
 def key_of(values: dict[str, Any]) -> dict[str, Any]:

@@ -19,18 +19,9 @@ NAMES = [
 ]
 """Of users, as APEL has them: ASCII, because messages have nothing else."""
 FOREIGN = [
-    "/CN=a\u2028b",
-    "/CN=a\x85b",
-    "/CN=a\fb\vc",
-    "/CN=a\tb\nc\\d",
-    "/CN=carriage\rreturn\r",
-    '"',
-    '""/CN=a',
-    "\\N",
-    "NULL",
-    "",
-    "/CN=\u00d6z\U0001f600",
-]
+    "/CN=a\u2028b", "/CN=a\x85b", "/CN=a\fb\vc", "/CN=a\tb\nc\\d", "/CN=carriage\rreturn\r", '"', '""/CN=a', "\\N",
+    "NULL", "", "/CN=\u00d6z\U0001f600",
+]  # fmt: skip
 """Of other CEs' users: whatever a column can hold."""
 
 _TIMES = {"StartTime", "EndTime", "EarliestEndTime", "LatestEndTime"}

@@ -102,43 +102,18 @@ def test_the_shape_is_that_of_real_samples(smi):
                 if kind_of(one) in {"sample", "sysinfo"}:
                     keys(one, "", real)
     cards_and_containers = {
-        "in_container",
-        "compute_mode",
-        "performance_state",
-        "power",
-        "power_limit",
-        "memory_clock",
-        "min_power_limit",
-        "fan",
-        "data_cancelled",
-    }
+        "in_container", "compute_mode", "performance_state", "power", "power_limit", "memory_clock",
+        "min_power_limit", "fan", "data_cancelled",
+    }  # fmt: skip
     unknown = {key for key in ours if key not in real and key.rpartition(".")[2] not in cards_and_containers}
     assert unknown == set()
     assert {key: kinds for key, kinds in ours.items() if key in real and not kinds & real[key]} == {}
     never = {key.rpartition(".")[2] for key in real if key not in ours} - cards_and_containers
     assert never <= {
-        "cpu_util",
-        "rolledup",
-        "topo_text",
-        "architecture",
-        "firmware",
-        "gpu_memory_util",
-        "num_threads",
-        "data_read",
-        "data_written",
-        "max_ce_clock",
-        "disks",
-        "name",
-        "major",
-        "minor",
-        "stats",
-        "epoch",
-        "index",
-        "numa_nodes",
-        "distances",
-        "cpu_avg",
-        "cpu_time",
-    }
+        "cpu_util", "rolledup", "topo_text", "architecture", "firmware", "gpu_memory_util", "num_threads",
+        "data_read", "data_written", "max_ce_clock", "disks", "name", "major", "minor", "stats", "epoch", "index",
+        "numa_nodes", "distances", "cpu_avg", "cpu_time",
+    }  # fmt: skip
 
 
 def test_cpu_time_grows():
