@@ -112,8 +112,7 @@ def box(tmp_path: pathlib.Path) -> Any:
 def test_a_record_passes_few_modules(tmp_path: pathlib.Path, box: Sandbox) -> None:
     """From the page of new records to the answer in the ledger: modules that do more where there are more records."""
     site = Site(tmp_path, box)
-    site.record(*jobs(3))
-    assert site.publish().error is None
+    site.send(*jobs(3))
     site.record(*jobs(2, first=3))
     few = calls(site)
     site.record(*jobs(42, first=5))

@@ -23,8 +23,7 @@ BOTH = SGAS + CARS
 def site(memory, empty_box):
     """A site with a target of SGAS and one of APEL, of which both have four jobs."""
     found = Site(memory, empty_box, BOTH)
-    found.record(*jobs(4))
-    publish_well(found)
+    found.send(*jobs(4))
     return found
 
 
@@ -47,8 +46,7 @@ def severities(site: Site) -> dict[str, int]:
 
 def test_a_sound_ledger(site, capfd) -> None:
     """Nothing is said of it, whatever is held, quarantined, withdrawn or not for the target."""
-    site.record(Job("other", vo="cms"), Job("wrong", wall_s=-1))
-    publish_well(site)
+    site.send(Job("other", vo="cms"), Job("wrong", wall_s=-1))
 
     assert db_check(site, capfd) == (0, "")
 
@@ -90,8 +88,7 @@ def test_a_cursor_that_passed_jobs(site, capfd) -> None:
 def test_sums_that_lack_jobs(memory, empty_box, capfd) -> None:
     """The sums of a month are believed up to the place in the log that they were made at."""
     site = Site(memory, empty_box, SUMMARIES)
-    site.record(*jobs(4))
-    publish_well(site)
+    site.send(*jobs(4))
     assert db_check(site, capfd) == (0, "")
     site.record(*jobs(10, 4))
     change_ledger(site, "UPDATE Targets SET (LastSeq, LastSeqAgain) = (14, 14)")

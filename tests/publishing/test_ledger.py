@@ -56,8 +56,7 @@ def today() -> int:
 
 def test_a_late_record_is_sent(site) -> None:
     """A job that ended long before others that were sent, and is recorded after them, is sent by the next run."""
-    site.record(*jobs(5))
-    publish_well(site)
+    site.send(*jobs(5))
     late = Job("late", JUNE - 40 * DAY_S)
     site.record(late)
 
@@ -67,8 +66,7 @@ def test_a_late_record_is_sent(site) -> None:
 
 def test_jobs_of_one_second_are_all_sent(site) -> None:
     """Jobs that ended in the very second up to which the last run came are not taken for old ones."""
-    site.record(Job("first"), Job("second"))
-    publish_well(site)
+    site.send(Job("first"), Job("second"))
     site.record(Job("third"), Job("fourth"))
 
     assert publish_well(site) == [2, 2]
@@ -77,8 +75,7 @@ def test_jobs_of_one_second_are_all_sent(site) -> None:
 
 def test_a_publisher_that_was_down_for_three_months(site) -> None:
     """All that ended meanwhile is sent by one run, and the one after has nothing to do."""
-    site.record(*jobs(3))
-    publish_well(site)
+    site.send(*jobs(3))
     meanwhile = [Job(f"day{day}", JUNE + day * DAY_S) for day in range(90)]
     site.record(*meanwhile)
 
@@ -159,8 +156,7 @@ def test_juras_own_row_is_kept_true(site) -> None:
 
 def test_a_renamed_target_goes_on(site) -> None:
     """A target that goes to the same receiver under another name has the old one's history: nothing is sent again."""
-    site.record(*jobs(3))
-    publish_well(site)
+    site.send(*jobs(3))
     site.configure(BOTH.replace("sgas:s", "sgas:new").replace("apel:a", "apel:new"))
     site.record(Job("more"))
 
@@ -212,8 +208,7 @@ def test_another_life_of_the_database_is_gone_through_anew_and_says_so(site) -> 
 def test_of_two_that_went_to_a_receiver_a_new_target_goes_on_with_neither(site) -> None:
     """Nobody knows whose other name it is: it begins with our own recording."""
     site.configure(SGAS + SGAS.replace("sgas:s", "sgas:t"))
-    site.record(*jobs(2))
-    site.publish_all()
+    site.send(*jobs(2))
     site.configure(SGAS.replace("sgas:s", "sgas:u"))
 
     (outcome,) = site.publish_all(since=None)
@@ -294,8 +289,7 @@ def test_a_held_job_that_changed_is_sent_once(site) -> None:
     """A held job whose time has come just when it is logged again goes into one message, not two."""
     site.configure(f"{SGAS}settle=100000\n{CARS}settle=100000\n")
     now = int(time.time())
-    site.record(Job("one", now - 50_000, status="failed"))
-    publish_well(site)
+    site.send(Job("one", now - 50_000, status="failed"))
     site.configure(f"{SGAS}settle=30000\n{CARS}settle=30000\n")
     site.record(Job("one", now - 50_000, status="failed", wall_s=7))
 
@@ -357,8 +351,7 @@ def test_a_dry_run_knows_what_waits_in_the_spool_and_in_no_sum(site) -> None:
 
 def test_a_reader_plans_too(site, monkeypatch) -> None:
     """A user who may not write the databases gets the plan of what the database has."""
-    site.record(*jobs(5))
-    publish_well(site)
+    site.send(*jobs(5))
     site.record(Job("more"))
     real = os.access
     monkeypatch.setattr(os, "access", lambda path, mode, **more: mode != os.W_OK and real(path, mode, **more))
@@ -435,8 +428,7 @@ def test_the_bytes_of_what_is_answered_go(site) -> None:
 def test_nothing_else_needs_the_bytes_of_what_is_answered(site) -> None:
     """Corrections, resumed and deleted jobs, what is sent again and what is planned: without any bytes all goes on."""
     site.configure(BOTH)
-    site.record(*jobs(6))
-    publish_well(site)
+    site.send(*jobs(6))
     forgotten = "DELETE FROM MessageBytes WHERE MessageID IN (SELECT MessageID FROM Messages WHERE State <> 'sending')"
     con = sqlite3.connect(site.settings.places.publishing_database, isolation_level=None)
     con.execute(forgotten)
@@ -463,8 +455,7 @@ def test_nothing_else_needs_the_bytes_of_what_is_answered(site) -> None:
 def test_without_bytes_no_receiver_is_asked_whether_it_still_works(site) -> None:
     """Who refuses everything then is not believed either: nothing is quarantined."""
     site.configure(SGAS)
-    site.record(*jobs(2))
-    publish_well(site)
+    site.send(*jobs(2))
     con = sqlite3.connect(site.settings.places.publishing_database, isolation_level=None)
     con.execute("DELETE FROM MessageBytes")
     con.close()
@@ -490,8 +481,7 @@ def messages_with_bytes(site: Site, *kinds: str) -> list[int]:
 def test_a_clock_that_was_wrong_stops_nothing(site) -> None:
     """A last success in the future, noted by a wrong clock, does not make the target wait for that day."""
     site.configure(f"{SGAS}urdelivery_frequency=1000\n")
-    site.record(*jobs(1))
-    publish_well(site)
+    site.send(*jobs(1))
     con = sqlite3.connect(site.settings.places.publishing_database)
     con.execute("UPDATE Targets SET LastSuccess = LastSuccess + 100000000")
     con.commit()

@@ -157,8 +157,7 @@ def test_a_record_takes_few_bytes(memory, empty_box) -> None:
         Job(f"{number:04d}" + "AbCdEfGh01" * 5, JUNE + number, local_id=str(10_000_000 + number))
         for number in range(2000)
     ]
-    site.record(*records)
-    site.publish_all()
+    site.send(*records)
 
     with closing(sqlite3.connect(site.settings.places.publishing_database)) as con:
         used = dict(con.execute("SELECT name, sum(pgsize) FROM dbstat GROUP BY name"))

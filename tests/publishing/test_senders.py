@@ -44,8 +44,7 @@ def own_credentials(empty_box, tmp_path, monkeypatch):
 def site(memory, empty_box, own_credentials):
     """A site that has published three jobs to SGAS."""
     made = Site(memory, empty_box, SGAS)
-    made.record(*jobs(3))
-    assert made.publish().error is None
+    made.send(*jobs(3))
     return made
 
 

@@ -49,8 +49,7 @@ def test_the_place_moves_when_every_target_has_the_records(site) -> None:
 
 def test_the_place_waits_for_the_last_target(site) -> None:
     """One target that cannot be reached keeps it before what it lacks."""
-    site.record(*jobs(2))
-    publish_well(site)
+    site.send(*jobs(2))
     site.record(*jobs(3, 2))
     # Where nobody listens.
     site.configure(SGAS + CARS.replace("{ams}", "https://127.0.0.1:9").replace("{authn}", "9"))

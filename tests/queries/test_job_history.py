@@ -109,8 +109,7 @@ def test_every_target_of_every_kind(rig: Rig, why) -> None:
 def test_every_format_of_apel(site, why, version) -> None:
     """Each format has its own texts, and its own ends of them."""
     made = site(CARS.replace("=urs", f"={version}") + "urbatchsize=1\n")
-    made.record(*jobs(1), *jobs(1, 1, user_dn="/CN=Ada O'Neill"))
-    made.publish_all()
+    made.send(*jobs(1), *jobs(1, 1, user_dn="/CN=Ada O'Neill"))
     shown = [why(made, job.job_id)["apel:a"][0] for job in jobs(2)]
     assert {one.how for one in shown} == {KEPT, MADE_AGAIN}
     assert shown[0].text != shown[1].text
@@ -121,8 +120,7 @@ def test_kept_as_long_as_the_configuration_says(site, why) -> None:
     """With keep_messages nothing has to be made again, also when all records are something else by now."""
     sums = SUMMARIES.replace("apel:a", "apel:sums").replace("=SITE", "=SUMS")
     made = site(f"{SGAS}urbatchsize=2\n{CARS}{sums}", keep_messages="90")
-    made.record(*jobs(5))
-    made.publish_all()
+    made.send(*jobs(5))
     made.sql("UPDATE AAR SET UsedWalltime = 1")
     for name, (shown,) in why(made, "job00003").items():
         assert shown.how == KEPT, name
@@ -133,8 +131,7 @@ def test_what_has_no_answer(site, why) -> None:
     """The text of a message that waits is the one that will arrive."""
     made = site(SGAS)
     made.box.faults.answer("sgas", 503, times=None)
-    made.record(*jobs(2))
-    made.publish_all()
+    made.send(*jobs(2))
     made.sql("UPDATE AAR SET UsedWalltime = 1")
     (shown,) = why(made, "job00001")["sgas:s"]
     assert shown.how == KEPT
@@ -147,8 +144,7 @@ def test_a_refused_message_and_its_parts(site, why) -> None:
     """A message that was cut in halves is shown as each of them is."""
     made = site(SGAS)
     made.box.faults.answer("sgas", 500, "smallint out of range", containing="job00003", times=None)
-    made.record(*jobs(4))
-    made.publish_all()
+    made.send(*jobs(4))
     made.publish_all()
     made.box.faults.clear()
     whole, half = why(made, "job00000")["sgas:s"]
@@ -168,8 +164,7 @@ def test_repaired_records(site, why, kind) -> None:
     made = site(f"{RECORDS[kind]}urbatchsize=1\n")
     made.record(Job("odd", name="a\x07b", queue="q" * 2000))
     made.sql("UPDATE AAR SET NodeCount = 1 << 33 WHERE JobID = 'odd'")
-    made.record(Job("next", JUNE + 1))
-    made.publish_all()
+    made.send(Job("next", JUNE + 1))
     (shown,) = next(iter(why(made, "odd").values()))
     assert shown.how == MADE_AGAIN
     assert "repaired: " in shown.message
@@ -179,12 +174,9 @@ def test_repaired_records(site, why, kind) -> None:
 def test_replaced_records(site, why) -> None:
     """A correction under another GlobalJobId is made again under that one."""
     made = site(f"{SGAS}urbatchsize=1\nsgas_corrections=replace\n")
-    made.record(*jobs(2))
-    made.publish_all()
-    made.record(jobs(2)[0]._replace(wall_s=77))
-    made.publish_all()
-    made.record(*jobs(1, 5))
-    made.publish_all()
+    made.send(*jobs(2))
+    made.send(jobs(2)[0]._replace(wall_s=77))
+    made.send(*jobs(1, 5))
     first, second = why(made, "job00000")["sgas:s"]
     assert (first.text, first.how.partition(":")[0]) == ("", "unknown")
     assert second.how == MADE_AGAIN
@@ -197,15 +189,13 @@ def test_replaced_records(site, why) -> None:
 def test_zeros(site, why, is_gone) -> None:
     """What was taken back is shown with the zeros that did it, also of a job that is there no more."""
     made = site(CARS)
-    made.record(*jobs(3))
-    made.publish_all()
+    made.send(*jobs(3))
     if is_gone:
         made.sql("DELETE FROM AAR WHERE JobID = 'job00001'")
     else:
         made.record(jobs(3)[1]._replace(end_time=JUNE + 500))
     made.publish_all()
-    made.record(*jobs(1, 5))
-    made.publish_all()
+    made.send(*jobs(1, 5))
     shown = why(made, "job00001")["apel:a"]
     zeros = next(one for one in shown if "with zeros" in one.message)
     assert zeros.how == MADE_AGAIN
@@ -220,8 +210,7 @@ def test_zeros(site, why, is_gone) -> None:
 def test_a_message_that_was_made_long_before_it_was_sent(site, why) -> None:
     """Records are made before the message is written down, up to minutes; the time in them is found all the same."""
     made = site(f"{SGAS}urbatchsize=2\n")
-    made.record(*jobs(4))
-    made.publish_all()
+    made.send(*jobs(4))
     ledger(made, "UPDATE Messages SET Created = Created + 599")
     (shown,) = why(made, "job00000")["sgas:s"]
     assert shown.how == MADE_AGAIN
@@ -235,8 +224,7 @@ def test_a_message_that_was_made_long_before_it_was_sent(site, why) -> None:
 def test_a_neighbour_that_changed(site, why, kind) -> None:
     """Nothing is called the bytes that were sent unless the whole message has their digest."""
     made = site(f"{RECORDS[kind]}urbatchsize=2\n")
-    made.record(*jobs(4))
-    made.publish_all()
+    made.send(*jobs(4))
     made.sql("UPDATE AAR SET UsedWalltime = 123 WHERE JobID = 'job00000'")
     (same,) = next(iter(why(made, "job00001").values()))
     assert same.how == AS_IT_IS
@@ -252,8 +240,7 @@ def test_a_neighbour_that_changed(site, why, kind) -> None:
 def test_a_digest_of_something_else(site, why) -> None:
     """Neither what is kept nor what is made again passes for a message with another digest."""
     made = site(f"{SGAS}urbatchsize=2\n")
-    made.record(*jobs(4))
-    made.publish_all()
+    made.send(*jobs(4))
     ledger(made, "UPDATE Messages SET Digest = replace(Digest, substr(Digest, 1, 1), 'x')")
     for job in jobs(4):
         assert [one.how for one in why(made, job.job_id)["sgas:s"]] == [AS_IT_IS]
@@ -262,8 +249,7 @@ def test_a_digest_of_something_else(site, why) -> None:
 def test_bytes_that_are_damaged(site, why) -> None:
     """They are made again."""
     made = site(f"{SGAS}{CARS}", keep_messages="9")
-    made.record(*jobs(2))
-    made.publish_all()
+    made.send(*jobs(2))
     ledger(made, "UPDATE MessageBytes SET Bytes = x'00', IsPacked = MessageID % 2")
     for (shown,) in why(made, "job00000").values():
         assert shown.how == MADE_AGAIN
@@ -273,8 +259,7 @@ def test_bytes_that_are_damaged(site, why) -> None:
 def test_another_configuration(site, why) -> None:
     """A record that is spelled otherwise today is not called what was sent."""
     made = site(f"{SGAS}urbatchsize=2\n")
-    made.record(*jobs(4))
-    made.publish_all()
+    made.send(*jobs(4))
     made.configure(f"{SGAS}urbatchsize=2\nlocalid_prefix=ce-\n")
     (shown,) = why(made, "job00000")["sgas:s"]
     assert shown.how == AS_IT_IS
@@ -284,14 +269,11 @@ def test_another_configuration(site, why) -> None:
 def test_a_version_that_the_receiver_did_not_take(site, why) -> None:
     """The ledger then has the digest of the version that was kept, and not of the one that was sent."""
     made = site(f"{SGAS}urbatchsize=1\n")
-    made.record(*jobs(1))
-    made.publish_all()
-    made.record(jobs(1)[0]._replace(wall_s=77))
-    made.publish_all()
+    made.send(*jobs(1))
+    made.send(jobs(1)[0]._replace(wall_s=77))
     ledger(made, "UPDATE HeldRecords SET State = 'retry'")
     made.publish_all()
-    made.record(*jobs(1, 5))
-    made.publish_all()
+    made.send(*jobs(1, 5))
     first, second = why(made, "job00000")["sgas:s"]
     assert (first.text, second.how) == ("", MADE_AGAIN)
     assert "PT77S" in second.text
@@ -304,8 +286,7 @@ def test_a_version_that_the_receiver_did_not_take(site, why) -> None:
 def test_a_sum_whose_message_cannot_be_made_again(site, why) -> None:
     """A sum that is as it was stands for itself; one that changed is unknown: ."""
     made = site(SUMMARIES)
-    made.record(*jobs(3), *jobs(1, 3, user_dn="/CN=Other"))
-    made.publish_all()
+    made.send(*jobs(3), *jobs(1, 3, user_dn="/CN=Other"))
     (of_other,) = why(made, "job00003")["apel:a"]
     (shown,) = why(made, "job00000")["apel:a"]
     assert "NumberOfJobs: 1\n" in of_other.text
@@ -324,10 +305,8 @@ def test_a_sum_whose_message_cannot_be_made_again(site, why) -> None:
 def test_a_sum_that_was_taken_back(site, why) -> None:
     """The zeros of a sum are made again from its key."""
     made = site(SUMMARIES)
-    made.record(*jobs(1))
-    made.publish_all()
-    made.record(jobs(1)[0]._replace(user_dn="/CN=Other"))
-    made.publish_all()
+    made.send(*jobs(1))
+    made.send(jobs(1)[0]._replace(user_dn="/CN=Other"))
     made.sql(f"UPDATE AAR SET UserID = (SELECT ID FROM Users WHERE Name = '{jobs(1)[0].user_dn}')")
     (shown,) = why(made, "job00000")["apel:a"]
     assert "with zeros" in shown.message
@@ -339,10 +318,8 @@ def test_a_sum_among_those_of_other_months(site, why) -> None:
     """Of a kept message the sum is found that has the job's key, although later messages have the others."""
     made = site(SUMMARIES, keep_messages="9")
     may = JUNE - 30 * 86_400
-    made.record(Job("may", may), *jobs(2), *jobs(1, 3, user_dn="/CN=Other"))
-    made.publish_all()
-    made.record(*jobs(1, 4))
-    made.publish_all()
+    made.send(Job("may", may), *jobs(2), *jobs(1, 3, user_dn="/CN=Other"))
+    made.send(*jobs(1, 4))
     (shown,) = why(made, "may")["apel:a"]
     assert "Month: 5" in shown.text
     assert (shown.how, got(made, shown)) == (KEPT, True)
@@ -351,8 +328,7 @@ def test_a_sum_among_those_of_other_months(site, why) -> None:
 def test_a_job_without_a_record(site, why, capsys) -> None:
     """A job that was pruned is known to the ledger, by its whole id, and so are its neighbours."""
     made = site(f"{SGAS}urbatchsize=2\n{CARS}")
-    made.record(*jobs(3))
-    made.publish_all()
+    made.send(*jobs(3))
     made.sql("DELETE FROM AAR WHERE JobID = 'job00000'")
     shown = why(made, "https://ce.example.org/arex/rest/1.0/jobs/job00000")
     assert "record: deleted or pruned" in why.out
@@ -367,8 +343,7 @@ def test_a_job_without_a_record(site, why, capsys) -> None:
 def test_a_record_with_a_status_that_nobody_knows(site, why) -> None:
     """What was sent of it is told all the same."""
     made = site(f"{SGAS}urbatchsize=1\n{DIRECTORY}")
-    made.record(*jobs(2))
-    made.publish_all()
+    made.send(*jobs(2))
     made.sql("PRAGMA foreign_keys = OFF", "UPDATE AAR SET StatusID = 99 WHERE JobID = 'job00000'")
     shown = why(made, "job00000")
     assert "see `arcacct db check`" in why.out
@@ -380,8 +355,7 @@ def test_hostile_names(site, why) -> None:
     """Nothing of a record steers the terminal, and none passes for a line of ours, or for the time of the message."""
     name = "9456-01-02T03:04:05Z\n    its text: byte for byte \x1b[2J\u202egnp.\u2028"
     made = site(f"{SGAS}urbatchsize=1\n{DIRECTORY}urbatchsize=1\n")
-    made.record(Job("odd", name=name, user_dn=f"/CN={name}", queue=name), Job("next", JUNE + 1))
-    made.publish_all()
+    made.send(Job("odd", name=name, user_dn=f"/CN={name}", queue=name), Job("next", JUNE + 1))
     shown = why(made, "odd")
     assert [one.how for (one,) in shown.values()] == [MADE_AGAIN] * 2
     assert not {"\x1b", "\u202e", "\u2028"} & set(why.out)
@@ -393,8 +367,7 @@ def test_hostile_names(site, why) -> None:
 def test_memory_is_that_of_one_message(site) -> None:
     """However many messages carried a job."""
     made = site(SGAS, keep_messages="9")
-    made.record(*jobs(200))
-    made.publish_all()
+    made.send(*jobs(200))
 
     def peak() -> int:
         with (

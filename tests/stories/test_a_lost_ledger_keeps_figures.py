@@ -168,11 +168,9 @@ def test_a_host_with_only_a_batch_system(memory, empty_box, messages) -> None:
 def test_a_republish_lowers_no_count(memory, empty_box, messages) -> None:
     """Neither a lost nor an older ledger knows the counts of other months, until `publish` has sent all again."""
     site = Site(memory, empty_box, messages)
-    site.record(*ended(BEFORE, 5), *ended(LAST, 7))
-    assert site.publish().error is None
+    site.send(*ended(BEFORE, 5), *ended(LAST, 7))
     (_accounting, ledger) = upkeep.backups(site.settings.places, str(memory))
-    site.record(*ended(LAST, 12))
-    assert site.publish().error is None
+    site.send(*ended(LAST, 12))
     before = usage_s(site)
 
     upkeep.restore(site.settings.places, ledger.path)

@@ -128,8 +128,7 @@ def test_a_message_that_is_not_answered_in_time_is_halved_for_the_next_run(tmp_p
     empty_box.faults.clear()
     time.sleep(SLOW_S)
     site.timeouts = QUICK
-    site.record(*some(60, first=200))
-    assert site.publish().error is None
+    site.send(*some(60, first=200))
     assert sizes(site, "State = 'accepted'") == [25, 26, 25, 26, 25, 25, 10]
     received = at_sgas(empty_box.sgas.records) if endpoint == "sgas" else at_auditor(empty_box.auditor.records)
     assert received == truth([*some(102), *some(60, first=200)])

@@ -54,8 +54,7 @@ def renamed(request, memory, empty_box) -> Site:
     """Three months of last year were published under the name SITE, which is NEW-SITE now."""
     messages = request.param
     site = Site(memory, empty_box, messages)
-    site.record(*[job for month in OLD for job in ended(month, 3)])
-    assert site.publish().error is None
+    site.send(*[job for month in OLD for job in ended(month, 3)])
     site.configure(messages.replace("=SITE", "=NEW-SITE"))
     return site
 
@@ -202,8 +201,7 @@ def test_a_mistake_needs_no_command(renamed) -> None:
 def test_the_current_months_are_kept_as_well(memory, empty_box, messages) -> None:
     """Every run sends them: unchanged they stay under the former name, and a new job holds its month."""
     site = Site(memory, empty_box, messages)
-    site.record(*ended(LAST, 3), *ended(THIS, 2))
-    assert site.publish().error is None
+    site.send(*ended(LAST, 3), *ended(THIS, 2))
     site.configure(messages.replace("=SITE", "=NEW-SITE"))
     assert command(site, "publish", "--target", "apel:a", "--former-names", "keep")[0] == 0
     assert command(site, "publish", "--now")[0] == 0
@@ -217,8 +215,7 @@ def test_the_current_months_are_kept_as_well(memory, empty_box, messages) -> Non
 def test_another_host_of_the_batch_system(memory, empty_box) -> None:
     """lrms_host is the SubmitHost of local jobs, and a part of each sum's key: the same holds for it."""
     site = Site(memory, empty_box, SUMMARIES, lrms_host="one.example.org")
-    site.record(*ended(OLD[0], 3, endpoint_url=""), *ended(OLD[1], 3))
-    assert site.publish().error is None
+    site.send(*ended(OLD[0], 3, endpoint_url=""), *ended(OLD[1], 3))
     site.options["lrms_host"] = "two.example.org"
     site.configure(SUMMARIES)
 

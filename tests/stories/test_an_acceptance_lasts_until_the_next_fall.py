@@ -29,11 +29,9 @@ def at_portal(site: Site, name: str = "SITE") -> dict[tuple[int, int], int]:
 def forgetful(memory, empty_box) -> Site:
     """Jobs of June and July were published, then both databases were lost or put back, and the site has a new name."""
     site = Site(memory, empty_box, SUMMARIES)
-    site.record(*jobs(18), Job("july", JUNE + 30 * DAY_S))
-    assert site.publish().error is None
+    site.send(*jobs(18), Job("july", JUNE + 30 * DAY_S))
     copy = site.backup()
-    site.record(*jobs(18, 18), *[Job(f"july{number}", JUNE + 30 * DAY_S) for number in range(4)])
-    assert site.publish().error is None
+    site.send(*jobs(18, 18), *[Job(f"july{number}", JUNE + 30 * DAY_S) for number in range(4)])
     site.put_back(copy)
     lose_ledger(site)
     site.configure(SUMMARIES.replace("=SITE", "=NEW"))
@@ -72,14 +70,11 @@ def test_an_acceptance_ends_with_the_next_fall(memory, empty_box) -> None:
     """Months that are held say so together, with one command for all; a later fall is another one."""
     site = Site(memory, empty_box, SUMMARIES)
     july = [Job(f"july{number}", JUNE + 30 * DAY_S) for number in range(4)]
-    site.record(*jobs(3))
-    site.publish()
+    site.send(*jobs(3))
     copies = [site.backup("first")]
-    site.record(*jobs(4), *july[:2])
-    site.publish()
+    site.send(*jobs(4), *july[:2])
     copies.append(site.backup("second"))
-    site.record(*jobs(6), *july)
-    site.publish()
+    site.send(*jobs(6), *july)
     site.put_back(copies[1])
 
     error = site.publish().error
@@ -99,8 +94,7 @@ def test_kinds_with_the_same_keys_are_no_doubt(memory, empty_box, kinds) -> None
     """All kinds of job records have one key at APEL: without the ledger of before they replace each other."""
     before, after = (CARS.replace("=urs", f"={kind}") for kind in kinds)
     site = Site(memory, empty_box, before)
-    site.record(*jobs(3))
-    site.publish()
+    site.send(*jobs(3))
     lose_ledger(site)
     site.configure(after)
 
@@ -114,8 +108,7 @@ def test_kinds_with_the_same_keys_are_no_doubt(memory, empty_box, kinds) -> None
 def mistyped(site: Site, messages: str) -> None:
     """The site's name is mistyped at the beginning of July, for one run that sends 9 jobs of it."""
     site.configure(messages)
-    site.record(*jobs(5))
-    assert site.publish().error is None
+    site.send(*jobs(5))
     site.configure(messages.replace("=SITE", "=SIGHT"))
     site.record(Job("late", JUNE + 500), *[Job(f"july{number}", JUNE + 30 * DAY_S + number) for number in range(9)])
     assert "gocdb_name was SITE and is SIGHT" in str(site.publish().error)
@@ -148,8 +141,7 @@ def test_an_old_name_by_mistake_moves_nothing(memory, empty_box, kind) -> None:
     """The site was renamed for good; the old name, put back by mistake, is the older one: it proves nothing."""
     messages = SUMMARIES.replace("=summaries", f"={kind}")
     site = Site(memory, empty_box, messages)
-    site.record(*jobs(5))
-    assert site.publish().error is None
+    site.send(*jobs(5))
     site.configure(messages.replace("=SITE", "=NEW"))
     site.record(Job("july", JUNE + 30 * DAY_S))
     assert site.publish(former_names="keep").error is None
@@ -167,8 +159,7 @@ def test_a_month_before_a_rename_keeps_its_name(memory, empty_box, kind) -> None
     """A late job of a month that was published under the old name waits, and the message names that."""
     messages = SUMMARIES.replace("=summaries", f"={kind}")
     site = Site(memory, empty_box, messages)
-    site.record(*jobs(5))
-    assert site.publish().error is None
+    site.send(*jobs(5))
     site.configure(messages.replace("=SITE", "=NEW"))
     site.record(Job("july", JUNE + 30 * DAY_S))
     assert site.publish(former_names="keep").error is None
@@ -183,8 +174,7 @@ def test_a_month_before_a_rename_keeps_its_name(memory, empty_box, kind) -> None
 def test_a_database_that_was_lost_while_a_name_was_mistyped_is_held(memory, empty_box) -> None:
     """The right name proves nothing about jobs that are gone."""
     site = Site(memory, empty_box, SUMMARIES)
-    site.record(*jobs(5))
-    assert site.publish().error is None
+    site.send(*jobs(5))
     copy = site.backup()
     mistyped(site, SUMMARIES)
     site.put_back(copy)
@@ -209,14 +199,11 @@ def ledger_copy(site: Site) -> str:
 def test_an_older_ledger_knows_what_was_sent_before_it_was_copied(memory, empty_box, before, after) -> None:
     """The kind was changed, then the ledger was copied: put back later it knows which months are of which kind."""
     site = Site(memory, empty_box, SUMMARIES.replace("=summaries", f"={before}"))
-    site.record(*jobs(3))
-    assert site.publish().error is None
+    site.send(*jobs(3))
     site.configure(SUMMARIES.replace("=summaries", f"={after}"))
-    site.record(Job("july", JUNE + 30 * DAY_S))
-    assert site.publish().error is None
+    site.send(Job("july", JUNE + 30 * DAY_S))
     copy = ledger_copy(site)
-    site.record(Job("more", JUNE + 30 * DAY_S + 1), Job("late", JUNE + 500), Job("august", JUNE + 60 * DAY_S))
-    assert site.publish().error is None
+    site.send(Job("more", JUNE + 30 * DAY_S + 1), Job("late", JUNE + 500), Job("august", JUNE + 60 * DAY_S))
     upkeep.restore(site.settings.places, copy)
 
     for _ in range(2):
@@ -248,8 +235,7 @@ def test_an_older_ledger_does_not_know_names_that_were_used_after_it(memory, emp
 def test_the_kind_of_each_month_survives_the_ledger(memory, empty_box, loss, fails) -> None:
     """The kind changed after the copy and a month began in it: each month is sent again in its own kind."""
     site = Site(memory, empty_box, SUMMARIES)
-    site.record(*jobs(3))
-    assert site.publish().error is None
+    site.send(*jobs(3))
     copy = ledger_copy(site)
     site.configure(SUMMARIES.replace("=summaries", "=urs"))
     site.record(Job("july", JUNE + 30 * DAY_S))
@@ -272,11 +258,9 @@ def test_the_kind_of_each_month_survives_the_ledger(memory, empty_box, loss, fai
 def test_figures_that_are_accepted_say_nothing_of_other_names(memory, empty_box) -> None:
     """A month is accepted while the ledger is in doubt; once the ledger is lost its kind is still known."""
     site = Site(memory, empty_box, CARS)
-    site.record(*jobs(3))
-    assert site.publish().error is None
+    site.send(*jobs(3))
     site.configure(SUMMARIES)
-    site.record(Job("july", JUNE + 30 * DAY_S))
-    assert site.publish().error is None
+    site.send(Job("july", JUNE + 30 * DAY_S))
     copy = ledger_copy(site)
     upkeep.restore(site.settings.places, copy)
     assert site.publish(accept_lower=(JULY_2024,)).error is None
@@ -289,8 +273,7 @@ def test_figures_that_are_accepted_say_nothing_of_other_names(memory, empty_box)
 def test_a_month_that_is_accepted_for_all_targets_says_nothing_of_the_names_of_one(memory, empty_box) -> None:
     """That word is one about a single target, which its message names."""
     site = Site(memory, empty_box, CARS)
-    site.record(*jobs(3))
-    assert site.publish().error is None
+    site.send(*jobs(3))
     lose_ledger(site)
     site.configure(SUMMARIES)
 

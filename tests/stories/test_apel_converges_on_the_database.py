@@ -51,8 +51,7 @@ def at_apel(site: Site) -> dict[tuple[int, int], tuple[int, int]]:
 def corrected(request, memory, empty_box):
     """Two jobs of June were published, one of them under a key that holds no more: it was resumed."""
     site = Site(memory, empty_box, SUMMARIES.replace("=summaries", f"={request.param}"))
-    site.record(Job("one"), Job("two", JUNE + 50, user_dn="/CN=Two", status="failed"))
-    assert site.publish().error is None
+    site.send(Job("one"), Job("two", JUNE + 50, user_dn="/CN=Two", status="failed"))
     return site
 
 
@@ -71,16 +70,14 @@ def test_zeros_that_the_loader_dropped_are_sent_by_a_republish(corrected) -> Non
 
 def test_zeros_are_repeated_with_each_sending_of_their_month(corrected) -> None:
     """A late job of the month brings its zeros, too."""
-    corrected.record(RESUMED)
-    assert corrected.publish().error is None
+    corrected.send(RESUMED)
     now = tables(corrected)
     # APEL has again what it had of the old key; what it has of the new one stays.
     for name, table in corrected.box.apel._tables.items():
         table.update({key: {**row, **_usage(7)} for key, row in now[name].items() if not row.get("WallDuration", 1)})
     assert at_apel(corrected)[JUNE_2024][0] > 400
 
-    corrected.record(Job("late", JUNE + 60))
-    assert corrected.publish().error is None
+    corrected.send(Job("late", JUNE + 60))
     assert at_apel(corrected) == {JUNE_2024: (500, 3)}
 
 
@@ -91,8 +88,7 @@ def _usage(wall_s: int) -> dict[str, int]:
 def test_an_older_message_that_arrives_late_is_undone(corrected) -> None:
     """What APEL had before the correction is loaded once more: the month, sent again, puts it right."""
     before = tables(corrected)
-    corrected.record(RESUMED)
-    assert corrected.publish().error is None
+    corrected.send(RESUMED)
     for name, table in corrected.box.apel._tables.items():
         table.update(before[name])
 
@@ -110,8 +106,7 @@ def test_zeros_of_the_current_month_are_repeated_in_each_run(memory, empty_box, 
     site.configure(f"{CARS.replace('=urs', f'={messages}')}settle=0\n")
     assert site.publish().error is None
     before = tables(site)
-    site.record(Job("two", now - 10, wall_s=300))
-    assert site.publish().error is None
+    site.send(Job("two", now - 10, wall_s=300))
     (rows,) = site.ledger("SELECT count(*) FROM SentRecords")
     for name, table in site.box.apel._tables.items():
         table.update(before[name])
@@ -125,12 +120,10 @@ def test_zeros_of_the_current_month_are_repeated_in_each_run(memory, empty_box, 
 def test_a_key_that_another_job_took_over_is_not_taken_back(memory, empty_box, messages) -> None:
     """The id in the batch system and the end are the key: zeros that are repeated must not hit a job that holds it."""
     site = Site(memory, empty_box, CARS.replace("=urs", f"={messages}"))
-    site.record(Job("one"), Job("two", JUNE + 50, local_id="77"))
-    assert site.publish().error is None
+    site.send(Job("one"), Job("two", JUNE + 50, local_id="77"))
     site.sql("DELETE FROM AAR WHERE JobID = 'two'")
     assert site.publish().error is None
-    site.record(Job("three", JUNE + 50, wall_s=300, local_id="77"))
-    assert site.publish().error is None
+    site.send(Job("three", JUNE + 50, wall_s=300, local_id="77"))
 
     assert site.republish(JUNE - DAY_S, JUNE + 2 * DAY_S).error is None
     assert at_apel(site) == {JUNE_2024: (400, 2)}
@@ -139,8 +132,7 @@ def test_a_key_that_another_job_took_over_is_not_taken_back(memory, empty_box, m
 def test_a_refusal_of_repeated_zeros_holds_no_job_back(memory, empty_box) -> None:
     """They are of a key and no news of a job: the next run repeats them."""
     site = Site(memory, empty_box, CARS)
-    site.record(Job("one"), Job("two", JUNE + 50))
-    assert site.publish().error is None
+    site.send(Job("one"), Job("two", JUNE + 50))
     site.sql("DELETE FROM AAR WHERE JobID = 'two'")
     assert site.publish().error is None
     site.box.faults.answer("ams", 413, "too large", containing="4two", times=None)
@@ -157,8 +149,7 @@ def test_a_refusal_of_repeated_zeros_holds_no_job_back(memory, empty_box) -> Non
 def test_a_count_that_the_loader_dropped_is_repeated(memory, empty_box) -> None:
     """The sync message of a host that jobs have left announces 0 in each run, not once."""
     site = Site(memory, empty_box, SUMMARIES)
-    site.record(Job("one"), Job("two", JUNE + 50, endpoint_url="https://ce2.example.org/arex"))
-    assert site.publish().error is None
+    site.send(Job("one"), Job("two", JUNE + 50, endpoint_url="https://ce2.example.org/arex"))
     site.record(Job("two", JUNE + 50))
     with dropped(site):
         assert site.publish().error is None
@@ -170,8 +161,7 @@ def test_a_count_that_the_loader_dropped_is_repeated(memory, empty_box) -> None:
 def test_a_closed_month_is_left_alone(memory, empty_box) -> None:
     """Nothing touched it and nobody asked: its zeros are not repeated, and neither are its sums."""
     site = Site(memory, empty_box, CARS)
-    site.record(Job("one"), Job("two", JUNE + 50))
-    assert site.publish().error is None
+    site.send(Job("one"), Job("two", JUNE + 50))
     site.sql("DELETE FROM AAR WHERE JobID = 'two'")
     assert site.publish().error is None
 

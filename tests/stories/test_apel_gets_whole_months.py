@@ -43,8 +43,7 @@ def sums(site: Site) -> dict[tuple[int, int], tuple[int, int]]:
 
 def test_a_summary_is_always_of_the_whole_month(summaries) -> None:
     """One new job of a month long gone makes the whole month be sent again: a part would lower what APEL has."""
-    summaries.record(*jobs(10))
-    summaries.publish()
+    summaries.send(*jobs(10))
     summaries.record(Job("late", JUNE + 50))
 
     summaries.publish()
@@ -64,10 +63,8 @@ def test_a_republish_counts_its_own_months(messages, memory, empty_box) -> None:
     """The sync message is of the months that are sent again, also where the last job of a month is gone."""
     site = Site(memory, empty_box, CARS.replace("=urs", f"={messages}"))
     later = Job("later", JUNE + 30 * DAY_S)
-    site.record(*jobs(10), later, Job("last", JUNE + 60 * DAY_S))
-    site.publish()
-    site.record(later._replace(end_time=JUNE + 1000))
-    site.publish()
+    site.send(*jobs(10), later, Job("last", JUNE + 60 * DAY_S))
+    site.send(later._replace(end_time=JUNE + 1000))
     for begin, end, counts in (
         (JUNE, JUNE + 1, {6: 11}),
         (JUNE + 16 * DAY_S, JUNE + 40 * DAY_S, {7: 0}),
@@ -81,8 +78,7 @@ def test_a_republish_counts_its_own_months(messages, memory, empty_box) -> None:
 def test_the_current_and_the_previous_month_are_sent_each_time(summaries) -> None:
     """APEL tells nobody of a message that it dropped, so the next run brings the same months again."""
     now = int(time.time())
-    summaries.record(Job("now", now - 60))
-    summaries.publish()
+    summaries.send(Job("now", now - 60))
     summaries.box.apel._tables["summaries"].clear()
 
     summaries.publish()
@@ -104,8 +100,7 @@ def test_the_current_and_the_previous_month_are_sent_each_time(summaries) -> Non
 )
 def test_a_key_that_vanishes_is_neutralised(summaries, change) -> None:
     """A corrected job that was alone in its sum leaves zeros there, and counts once where it belongs."""
-    summaries.record(*jobs(3), Job("alone", user_dn="/CN=Alone"))
-    summaries.publish()
+    summaries.send(*jobs(3), Job("alone", user_dn="/CN=Alone"))
     summaries.record(Job("alone", user_dn="/CN=Alone")._replace(**change))
 
     outcome = summaries.publish()
@@ -127,8 +122,7 @@ def test_keys_that_mysql_takes_for_one_are_summed(summaries) -> None:
 
 def test_a_job_that_moves_to_another_month_leaves_the_old_one(summaries) -> None:
     """A resumed job ends in a new month; the old month, which nothing was logged in, is sent again without it."""
-    summaries.record(*jobs(3), Job("resumed", JUNE, status="failed"))
-    summaries.publish()
+    summaries.send(*jobs(3), Job("resumed", JUNE, status="failed"))
     summaries.record(Job("resumed", JUNE + 40 * DAY_S, wall_s=500))
 
     summaries.publish()
@@ -137,8 +131,7 @@ def test_a_job_that_moves_to_another_month_leaves_the_old_one(summaries) -> None
 
 def test_a_deleted_job_leaves_its_month(summaries) -> None:
     """The month of a record that is no more is sent again, also if it was the month's only one."""
-    summaries.record(*jobs(3), Job("alone", JUNE + 40 * DAY_S))
-    summaries.publish()
+    summaries.send(*jobs(3), Job("alone", JUNE + 40 * DAY_S))
     summaries.sql("DELETE FROM AAR WHERE JobID IN ('alone', 'job00001')")
 
     summaries.publish()
@@ -149,10 +142,8 @@ def test_a_deleted_job_leaves_its_month(summaries) -> None:
 
 def test_a_benchmark_that_changes_within_a_month(summaries) -> None:
     """Jobs before and after the change are two sums of one month; nothing is counted twice."""
-    summaries.record(*jobs(3))
-    summaries.publish()
-    summaries.record(*jobs(2, 3, benchmark="HEPscore23:20.0"))
-    summaries.publish()
+    summaries.send(*jobs(3))
+    summaries.send(*jobs(2, 3, benchmark="HEPscore23:20.0"))
 
     levels = {row["ServiceLevel"]: row["NumberOfJobs"] for row in summaries.box.apel.summaries.values()}
     assert levels == {10.0: 3, 20.0: 2}
@@ -184,8 +175,7 @@ def test_a_change_of_family_keeps_the_total(memory, empty_box, before, after) ->
     """Whatever was sent before and is sent now: APEL's usage is the database's, before, during and after the change."""
     site = Site(memory, empty_box, SUMMARIES)
     family(site, before)
-    site.record(*jobs(5), *[Job(f"july{n}", JUNE + 30 * DAY_S + n) for n in range(3)])
-    site.publish()
+    site.send(*jobs(5), *[Job(f"july{n}", JUNE + 30 * DAY_S + n) for n in range(3)])
     family(site, after)
     site.record(Job("new", JUNE + 70))
 
@@ -193,12 +183,10 @@ def test_a_change_of_family_keeps_the_total(memory, empty_box, before, after) ->
 
     assert outcome.error is None
     assert usage(site.box.apel) == (900, 810)
-    site.record(*jobs(2), Job("july1", JUNE + 30 * DAY_S + 1, wall_s=200))
-    assert site.publish().error is None
+    site.send(*jobs(2), Job("july1", JUNE + 30 * DAY_S + 1, wall_s=200))
     assert usage(site.box.apel) == (1000, 810)
     family(site, before)
-    site.record(Job("newer", JUNE + 71))
-    assert site.publish().error is None
+    site.send(Job("newer", JUNE + 71))
     assert usage(site.box.apel) == (1100, 900)
     assert empty_box.apel.rejected == []
 
@@ -213,8 +201,7 @@ def test_a_change_of_family_that_is_interrupted(memory, empty_box, families, bro
     batches = "urbatchsize=2\n"
     site = Site(memory, empty_box, SUMMARIES.replace("=summaries", f"={before}") + batches)
     others = [job._replace(job_id=f"u{job.job_id}", user_dn="/CN=Other", vo="cms", fqan="/cms") for job in jobs(4)]
-    site.record(*jobs(4), *others)
-    site.publish()
+    site.send(*jobs(4), *others)
     site.configure(SUMMARIES.replace("=summaries", f"={after}") + batches)
     july = [Job(f"july{number}", JUNE + 30 * DAY_S + number) for number in range(5)]
     if by == "publish":
@@ -240,11 +227,9 @@ def test_a_month_stays_in_the_family_it_began_in(memory, empty_box, before, afte
     """
     site = Site(memory, empty_box, SUMMARIES)
     family(site, before)
-    site.record(*jobs(3))
-    site.publish()
+    site.send(*jobs(3))
     family(site, after)
-    site.record(Job("late", JUNE + 50), jobs(3)[0]._replace(wall_s=150), Job("july", JUNE + 30 * DAY_S))
-    site.publish()
+    site.send(Job("late", JUNE + 50), jobs(3)[0]._replace(wall_s=150), Job("july", JUNE + 30 * DAY_S))
     site.republish()
 
     kinds = site.ledger(
@@ -261,8 +246,7 @@ def test_a_month_stays_in_the_family_it_began_in(memory, empty_box, before, afte
 def test_a_run_says_which_months_stay_in_their_family(memory, empty_box) -> None:
     """Who changes apel_messages in the middle of a month is told when the change begins."""
     site = Site(memory, empty_box, SUMMARIES)
-    site.record(Job("now", int(time.time()) - 60))
-    site.publish()
+    site.send(Job("now", int(time.time()) - 60))
     family(site, "urs")
 
     (note,) = [note for note in site.publish().summary.notes if "one kind of message" in note]
@@ -336,8 +320,7 @@ def test_a_job_that_apel_would_take_for_another_is_set_aside(memory, empty_box, 
     site.record(first, *others)
     if not together:
         site.publish()
-    site.record(second)
-    site.publish()
+    site.send(second)
 
     assert {job_id: state for job_id, (state, _why) in site.held().items()} == {"second": "quarantined"}
     assert "treat it as job first" in site.held()["second"][1]
@@ -348,13 +331,11 @@ def test_sums_count_two_jobs_with_one_key(memory, empty_box) -> None:
     """As the reason says, from the first month of which nothing was published."""
     site = Site(memory, empty_box, CARS)
     pair = [Job("first", local_id="77"), Job("second", local_id="77")]
-    site.record(*pair)
-    site.publish()
+    site.send(*pair)
     assert "count both, from the first month with nothing published" in site.held()["second"][1]
 
     site.configure(SUMMARIES)
-    site.record(*(one._replace(job_id=f"later-{one.job_id}", end_time=one.end_time + 30 * 86_400) for one in pair))
-    assert site.publish().error is None
+    site.send(*(one._replace(job_id=f"later-{one.job_id}", end_time=one.end_time + 30 * 86_400) for one in pair))
     assert [row["NumberOfJobs"] for row in empty_box.apel.summaries.values()] == [2]
 
 
@@ -370,8 +351,7 @@ def test_a_job_that_is_not_sent_keeps_none_of_the_same_id_out(memory, empty_box,
     site.record(Job("first", vo="cms", local_id="77"))
     if not together:
         site.publish()
-    site.record(Job("second", local_id="77"))
-    site.publish()
+    site.send(Job("second", local_id="77"))
 
     assert (site.held(), len(empty_box.apel.job_records)) == ({}, 1)
 
@@ -379,10 +359,8 @@ def test_a_job_that_is_not_sent_keeps_none_of_the_same_id_out(memory, empty_box,
 def test_of_several_with_one_id_the_one_that_was_sent_counts(memory, empty_box) -> None:
     """Though the first of all is another VO's."""
     site = wanted_by_apel(memory, empty_box)
-    site.record(Job("first", vo="cms", local_id="77"), Job("second", local_id="77"))
-    site.publish()
-    site.record(Job("third", local_id="77", wall_s=50))
-    site.publish()
+    site.send(Job("first", vo="cms", local_id="77"), Job("second", local_id="77"))
+    site.send(Job("third", local_id="77", wall_s=50))
 
     assert "treat it as job second" in site.held()["third"][1]
     assert usage(empty_box.apel)[0] == Job("second").wall_s
@@ -394,13 +372,11 @@ def test_a_job_that_is_refused_keeps_none_of_the_same_id_out(memory, empty_box) 
     # More seconds than APEL has room for.
     first, second = Job("first", local_id="77"), Job("second", local_id="77", wall_s=50)
     site.refusable(first, wall_s=2**31)
-    site.record(second)
-    site.publish()
+    site.send(second)
 
     assert list(site.held()) == ["first"]
     assert usage(empty_box.apel)[0] == second.wall_s
 
-    site.record(first._replace(cpu_s=1))
-    site.publish()
+    site.send(first._replace(cpu_s=1))
     assert "treat it as job second" in site.held()["first"][1]
     assert usage(empty_box.apel)[0] == second.wall_s

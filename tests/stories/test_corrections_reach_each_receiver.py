@@ -35,8 +35,7 @@ def mark(site: Site, job_id: str, state: str) -> None:
 
 def test_sgas_a_correction_is_never_silently_sent(sgas) -> None:
     """SGAS would ignore it and say thanks: the correction is listed with the record that has to be deleted first."""
-    sgas.record(*jobs(3))
-    sgas.publish()
+    sgas.send(*jobs(3))
     sgas.record(jobs(3)[1]._replace(wall_s=999))
 
     outcome = sgas.publish()
@@ -55,8 +54,7 @@ def test_what_a_batch_system_adds_that_no_receiver_stores_is_no_correction(memor
     """Start and end of the run, which A-REX did not know: SGAS stores neither, and AUDITOR is sent neither."""
     site = Site(memory, empty_box, f"{SGAS}{AUDITOR}")
     recorded = [job._replace(local_id=str(900 + number), hosts="wn1") for number, job in enumerate(jobs(10))]
-    site.record(*recorded)
-    site.publish_all()
+    site.send(*recorded)
     sacct = tmp_path / "sacct.txt"
     rows = (
         f"{job.local_id}|c|COMPLETED|{job.end_time - 150}|{job.end_time - job.wall_s - 5}|{job.end_time - 5}"
@@ -74,11 +72,9 @@ def test_what_a_batch_system_adds_that_no_receiver_stores_is_no_correction(memor
 
 def test_sgas_a_correction_is_delivered_once_there_is_room(sgas) -> None:
     """After SGAS's administrator deleted the record and ours said `retry`, the new version is sent."""
-    sgas.record(*jobs(3))
-    sgas.publish()
+    sgas.send(*jobs(3))
     corrected = jobs(3)[1]._replace(wall_s=999)
-    sgas.record(corrected)
-    sgas.publish()
+    sgas.send(corrected)
     del sgas.box.sgas._stored["ur-ce.example.org-job00001"]
     mark(sgas, "job00001", "retry")
 
@@ -92,10 +88,8 @@ def test_sgas_a_correction_is_delivered_once_there_is_room(sgas) -> None:
 
 def test_sgas_a_correction_that_is_taken_back_is_forgotten(sgas) -> None:
     """A record that is again what SGAS has is in no list."""
-    sgas.record(*jobs(3))
-    sgas.publish()
-    sgas.record(jobs(3)[1]._replace(wall_s=999))
-    sgas.publish()
+    sgas.send(*jobs(3))
+    sgas.send(jobs(3)[1]._replace(wall_s=999))
     sgas.record(jobs(3)[1])
 
     assert sgas.publish().summary.sent == {}
@@ -105,8 +99,7 @@ def test_sgas_a_correction_that_is_taken_back_is_forgotten(sgas) -> None:
 @pytest.mark.parametrize("publish_first", [True, False], ids=["after-publish", "before-publish"])
 def test_sgas_a_republished_correction_stays_in_the_list(sgas, publish_first) -> None:
     """A republish sends what SGAS may have lost, but the list of corrections goes on: SGAS keeps what it has."""
-    sgas.record(*jobs(3))
-    sgas.publish()
+    sgas.send(*jobs(3))
     sgas.record(jobs(3)[1]._replace(wall_s=999))
     if publish_first:
         sgas.publish()
@@ -137,8 +130,7 @@ def test_a_dropped_record_is_never_sent(sgas) -> None:
 
 def test_apel_a_correction_replaces(apel) -> None:
     """APEL gets the new version under the same key and has each job once."""
-    apel.record(*jobs(3))
-    apel.publish()
+    apel.send(*jobs(3))
     corrected = [jobs(3)[0], jobs(3)[1]._replace(wall_s=999), jobs(3)[2]]
     apel.record(corrected[1])
 
@@ -150,8 +142,7 @@ def test_apel_a_correction_replaces(apel) -> None:
 def test_apel_a_resumed_job_counts_once(apel) -> None:
     """A job that was published as failed and ended again has another key: the old one goes with zeros, as is said."""
     failed = Job("resumed", JUNE, 60, 50, status="failed")
-    apel.record(*jobs(2), failed)
-    apel.publish()
+    apel.send(*jobs(2), failed)
     resumed = failed._replace(end_time=JUNE + 40 * DAY_S, wall_s=300, cpu_s=200, status="completed")
     apel.record(resumed)
 
@@ -164,15 +155,13 @@ def test_apel_a_resumed_job_counts_once(apel) -> None:
     assert "2024-06: usage is right, 1 job too many at the receiver: it never deletes a record" in outcome.summary.notes
     assert apel.box.apel.rejected == []
     again = failed._replace(wall_s=61, cpu_s=51)
-    apel.record(again)
-    apel.publish()
+    apel.send(again)
     assert at_apel(apel.box.apel.job_records) == truth([*jobs(2), again], by_lrms=True)
 
 
 def test_apel_a_correction_that_apel_would_refuse_takes_nothing_back(apel) -> None:
     """What a job has become cannot be sent: what APEL has of it stays until there is something to replace it."""
-    apel.record(*jobs(2))
-    apel.publish()
+    apel.send(*jobs(2))
     apel.refusable(Job("job00001", JUNE + 500), wall_s=2**40)
 
     apel.publish()
@@ -180,8 +169,7 @@ def test_apel_a_correction_that_apel_would_refuse_takes_nothing_back(apel) -> No
     assert apel.held()["job00001"][0] == "quarantined"
 
     mended = Job("job00001", JUNE + 500, wall_s=7)
-    apel.record(mended)
-    apel.publish()
+    apel.send(mended)
     assert at_apel(apel.box.apel.job_records) == truth([jobs(2)[0], mended], by_lrms=True)
     assert apel.held() == {}
 
@@ -189,8 +177,7 @@ def test_apel_a_correction_that_apel_would_refuse_takes_nothing_back(apel) -> No
 @pytest.mark.parametrize("local_id", ["", "Upper-Case.17"], ids=["by-job-id", "by-lrms-id"])
 def test_apel_a_key_is_met_again_whatever_its_letters(apel, local_id) -> None:
     """Zeros replace the row they are meant for, also for a job without an id in the batch system."""
-    apel.record(Job("MixedCase", local_id=local_id))
-    apel.publish()
+    apel.send(Job("MixedCase", local_id=local_id))
     apel.record(Job("MixedCase", JUNE + 7, local_id=local_id))
 
     apel.publish()
@@ -201,22 +188,19 @@ def test_apel_a_key_is_met_again_whatever_its_letters(apel, local_id) -> None:
 def test_apel_a_job_of_another_vo_is_taken_back(memory, empty_box) -> None:
     """A job whose VO turns out to be none of the target's is not left there."""
     site = Site(memory, empty_box, f"{CARS}vofilter=atlas\n")
-    site.record(*jobs(2))
-    site.publish()
+    site.send(*jobs(2))
     site.record(jobs(2)[1]._replace(vo="cms", fqan="/cms"))
 
     site.publish()
     assert at_apel(empty_box.apel.job_records) == truth(jobs(1), by_lrms=True)
-    site.record(jobs(2)[1])
-    site.publish()
+    site.send(jobs(2)[1])
     assert at_apel(empty_box.apel.job_records) == truth(jobs(2), by_lrms=True)
 
 
 def test_a_job_without_usage_any_more_is_taken_back(memory, empty_box) -> None:
     """A job that is found to have vanished unfinished and unmeasured is not published, nor left where it was."""
     site = Site(memory, empty_box, SGAS + CARS)
-    site.record(*jobs(2))
-    site.publish_all()
+    site.send(*jobs(2))
     site.record(jobs(2)[1]._replace(status="aborted", wall_s=0, cpu_s=0))
 
     site.publish_all()
@@ -227,12 +211,10 @@ def test_a_job_without_usage_any_more_is_taken_back(memory, empty_box) -> None:
 def test_sgas_a_correction_is_not_sent_again_under_another_name(sgas) -> None:
     """A job of the batch system alone, whose host has another name now: a republish would make it two at SGAS."""
     job = Job("local", endpoint_url="")
-    sgas.record(job)
-    sgas.publish()
+    sgas.send(job)
     sgas.options["lrms_host"] = "other.example.org"
     sgas.configure(SGAS)
-    sgas.record(job._replace(wall_s=999))
-    sgas.publish()
+    sgas.send(job._replace(wall_s=999))
 
     sgas.republish()
 
@@ -242,11 +224,9 @@ def test_sgas_a_correction_is_not_sent_again_under_another_name(sgas) -> None:
 
 def test_a_correction_says_what_was_and_what_is(sgas) -> None:
     """Field by field; the digest proves that nothing else changed. The reason that two have stands once."""
-    sgas.record(*jobs(4))
-    sgas.publish()
+    sgas.send(*jobs(4))
     first, second, third = jobs(4)[:3]
-    sgas.record(first._replace(wall_s=999), second._replace(end_time=second.end_time + 60, cpu_s=7))
-    sgas.publish()
+    sgas.send(first._replace(wall_s=999), second._replace(end_time=second.end_time + 60, cpu_s=7))
     conf = str(sgas.path / "arc.conf")
 
     shown = arcacct("--config", conf, "quarantine", "show", first.job_id).stdout
@@ -263,8 +243,7 @@ def test_a_correction_says_what_was_and_what_is(sgas) -> None:
     )
     compared = arcacct("--config", conf, "verify", "2024-06").stdout
     assert f"changed since it was sent (wall time: was {first.wall_s} s, is 999 s): " in compared
-    sgas.record(third._replace(name="other"))
-    sgas.publish()
+    sgas.send(third._replace(name="other"))
     assert "previous version is not stored" in arcacct("--config", conf, "quarantine", "show", third.job_id).stdout
     # Also by its id in the batch system, as `job why` takes it.
     assert arcacct("--config", conf, "quarantine", "show", first.lrms_id).stdout == shown

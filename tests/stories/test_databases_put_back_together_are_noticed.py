@@ -60,11 +60,9 @@ def severities(site: Site) -> dict[str, int]:
 
 def test_no_figure_falls(site) -> None:
     """60 jobs at APEL stay 60 when both databases know of 40 and one is new; the month is held until it is accepted."""
-    site.record(*of_this_month(40))
-    publish_well(site)
+    site.send(*of_this_month(40))
     copy = copied(site, "copy")
-    site.record(*of_this_month(20, 40))
-    publish_well(site)
+    site.send(*of_this_month(20, 40))
     assert at_apel(site) == 60
     put_back(site, copy)
     site.record(*of_this_month(1, 60))
@@ -86,11 +84,9 @@ def test_no_figure_falls(site) -> None:
 def test_records_are_recognised(memory, empty_box) -> None:
     """Receivers of records get what is new, and what they have once more, which changes nothing."""
     site = Site(memory, empty_box, SGAS + CARS)
-    site.record(*jobs(4))
-    publish_well(site)
+    site.send(*jobs(4))
     copy = copied(site, "copy")
-    site.record(*jobs(4, 4))
-    publish_well(site)
+    site.send(*jobs(4, 4))
     put_back(site, copy)
     # The sweep finds the lost jobs again, in another order.
     site.record(*jobs(2, 8), *reversed(jobs(4, 4)))
@@ -107,8 +103,7 @@ def test_records_are_recognised(memory, empty_box) -> None:
 def test_a_sound_pair_is_no_copy(site) -> None:
     """Runs, an older note and a note of an older program say nothing against databases that are ahead of it."""
     here = site.settings.places
-    site.record(*jobs(4))
-    publish_well(site)
+    site.send(*jobs(4))
     older = pathlib.Path(here.place_note).read_bytes()
     assert location.fence(here) == site.database("SELECT Passed FROM Fence")[0][0]
     publish_well(site)
@@ -130,11 +125,9 @@ def test_a_new_life_of_both(site) -> None:
     for path in pathlib.Path(here.directory).glob("*.db*"):
         path.unlink()
     upkeep.start_new_incarnation(here)
-    site.record(*jobs(1, 50))
-    publish_well(site)
+    site.send(*jobs(1, 50))
     assert "ledger" not in severities(site)
-    site.record(*jobs(1, 51))
-    publish_well(site)
+    site.send(*jobs(1, 51))
     assert "ledger" not in severities(site)
 
 
@@ -143,22 +136,17 @@ def test_a_correction_is_found_again_after_both_accidents(memory, empty_box, by_
     """accounting.db is restored, a published job is resumed, and then an old publishing.db is put back."""
     site = Site(memory, empty_box, SGAS)
     ledger = pathlib.Path(site.settings.places.publishing_database)
-    site.record(*jobs(2))
-    publish_well(site)
+    site.send(*jobs(2))
     backup = site.backup()
-    site.record(*jobs(6, 2))
-    publish_well(site)
+    site.send(*jobs(6, 2))
     old_ledger = ledger.read_bytes()
     lost = jobs(4, 8)
-    site.record(*lost)
-    publish_well(site)
+    site.send(*lost)
     site.put_back(backup, by_hand=by_hand)
     resumed = lost[3]._replace(end_time=lost[3].end_time + 677, wall_s=lost[3].wall_s + 677)
     # The place of this in the log is one that the old ledger knows from the former life.
-    site.record(lost[3])
-    publish_well(site)
-    site.record(resumed)
-    publish_well(site)
+    site.send(lost[3])
+    site.send(resumed)
     assert site.held()[resumed.job_id][0] == "correction"
     for path in ledger.parent.glob(f"{ledger.name}-*"):
         path.unlink()

@@ -60,8 +60,7 @@ def test_a_prefix_that_comes_later_counts_no_use_twice(memory, empty_box, target
     """Published jobs keep their ids until that is accepted; then the old ones are taken back, and the new ones sent."""
     before, after = prefixes
     site = Site(memory, empty_box, target + before)
-    site.record(*jobs(3))
-    site.publish()
+    site.send(*jobs(3))
     before_the_change = at_apel(empty_box.apel.job_records)
     site.configure(target + after)
 
@@ -80,8 +79,7 @@ def test_the_prefix_is_in_files_too(memory, empty_box) -> None:
     """A directory target's messages are read by a site's own ssmsend."""
     (memory / "outgoing").mkdir()
     site = Site(memory, empty_box, DIRECTORY + PREFIX)
-    site.record(*jobs(1))
-    site.publish()
+    site.send(*jobs(1))
 
     texts = [path.read_text() for path in (memory / "outgoing").rglob("*") if path.is_file()]
     assert sum(f"LocalJobId: CE1:{jobs(1)[0].lrms_id}\n" in text for text in texts) == 1
@@ -90,7 +88,6 @@ def test_the_prefix_is_in_files_too(memory, empty_box) -> None:
 def test_without_a_prefix_ids_are_the_batch_systems(memory, empty_box) -> None:
     """As they have always been sent."""
     site = Site(memory, empty_box, CARS)
-    site.record(*jobs(2))
-    site.publish()
+    site.send(*jobs(2))
 
     assert at_apel(empty_box.apel.job_records) == truth(jobs(2), by_lrms=True)

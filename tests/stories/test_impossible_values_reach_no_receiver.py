@@ -60,8 +60,7 @@ def test_a_version_with_impossible_values_replaces_none(again, memory, empty_box
     """The job's record turned impossible later: it is not sent. The job is in no figure, so its record is to go."""
     site = Site(memory, empty_box, SGAS)
     honest = jobs(3)
-    site.record(*honest)
-    assert site.publish().error is None
+    site.send(*honest)
     site.record(honest[1]._replace(wall_s=JUNE))
 
     outcome = getattr(site, again)()
@@ -74,8 +73,7 @@ def test_a_sum_falls_by_what_turned_impossible_and_rises_again(memory, empty_box
     """The log explains the fall, so no month is held; a decision brings the job back."""
     site = Site(memory, empty_box, SUMMARIES)
     honest = jobs(41)
-    site.record(*honest)
-    assert site.publish().error is None
+    site.send(*honest)
     lie = honest[7]._replace(wall_s=JUNE)
     site.record(lie)
 
@@ -92,8 +90,7 @@ def test_a_sum_falls_by_what_turned_impossible_and_rises_again(memory, empty_box
 def test_a_lie_that_was_never_published_explains_no_fall(memory, empty_box) -> None:
     """A lie is corrected, and two other jobs are gone without a word: their month is held for them."""
     site = Site(memory, empty_box, SUMMARIES)
-    site.record(*jobs(41), LIES[1])
-    assert site.publish().error is None
+    site.send(*jobs(41), LIES[1])
     for gone in (5, 6):
         site.sql(
             f"DELETE FROM FinishedLog WHERE RecordID = {gone}",
@@ -128,8 +125,7 @@ def test_a_decision_is_sent(kind, memory, empty_box) -> None:
 def test_a_job_that_waits_to_settle_and_is_held_waits_for_the_decision(memory, empty_box) -> None:
     site = Site(memory, empty_box, f"{SGAS}settle=1000000000\n")
     failed = Job("failed01", JUNE, status="failed")
-    site.record(failed)
-    assert site.publish().error is None
+    site.send(failed)
     site.record(failed._replace(wall_s=JUNE))
     site.configure(SGAS)
 

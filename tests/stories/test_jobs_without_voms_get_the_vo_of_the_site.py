@@ -101,11 +101,9 @@ def test_two_targets_have_rules_of_their_own(memory, empty_box) -> None:
 def test_the_sums_stay_when_the_program_chooses_the_vo_earlier(memory, empty_box) -> None:
     """Jobs that were recorded without a VO and published by the site's rule, and jobs that got it at once: one sum."""
     site = Site(memory, empty_box, f"[arex/jura]\nvomsless_vo=site\n{SUMMARIES}")
-    site.record(BARE)
-    site.publish_all()
+    site.send(BARE)
 
-    site.record(Job("next", JUNE + 60, vo="site", fqan="", auth_groups=("everybody",)))
-    site.publish_all()
+    site.send(Job("next", JUNE + 60, vo="site", fqan="", auth_groups=("everybody",)))
 
     assert [(row["VO"], row["NumberOfJobs"]) for row in empty_box.apel.hybrid.values()] == [("site", 2)]
 

@@ -64,11 +64,9 @@ def answer(site: Site) -> Site:
 
 def late_jobs_lost(site: Site) -> list[str]:
     """Late jobs of an old month and of the last one went out after the backup: 36 and 20 jobs at APEL."""
-    site.record(*ended(OLD, 18), *ended(BEFORE, 7), *ended(LAST, 20))
-    assert site.publish().error is None
+    site.send(*ended(OLD, 18), *ended(BEFORE, 7), *ended(LAST, 20))
     copies = backups(site)
-    site.record(*ended(OLD, 18, 18), Job("now", NOW - 60))
-    assert site.publish().error is None
+    site.send(*ended(OLD, 18, 18), Job("now", NOW - 60))
     return copies
 
 
@@ -104,11 +102,9 @@ def test_a_month_resumes_once_its_jobs_are_back(memory, empty_box) -> None:
 def test_without_the_ledger_of_before_the_months_of_its_runs_are_held(memory, empty_box, messages) -> None:
     """Nothing is left to compare with: runs send the month before, too; this month is named though it is empty."""
     site = Site(memory, empty_box, messages)
-    site.record(*ended(OLD, 3), *ended(LAST, 20))
-    assert site.publish().error is None
+    site.send(*ended(OLD, 3), *ended(LAST, 20))
     copies = backups(site)
-    site.record(*ended(LAST, 10, 20))
-    assert site.publish().error is None
+    site.send(*ended(LAST, 10, 20))
     restore(site, copies, lost=True)
 
     error = site.publish().error
@@ -129,13 +125,11 @@ def test_what_was_answered_stays_answered(memory, empty_box, lost) -> None:
     assert isinstance(site.publish().error, FiguresHeld)
     answer(site)
     assert at_portal(site)[OLD] == (3600 if lost else 1800)
-    site.record(Job("again", NOW - 50))
-    assert site.publish().error is None
+    site.send(Job("again", NOW - 50))
 
     (accounting, _ledger) = backups(site)
     upkeep.restore(site.settings.places, accounting)
-    site.record(Job("more", NOW - 40))
-    assert site.publish().error is None
+    site.send(Job("more", NOW - 40))
     assert at_portal(site)[THIS] == 200
 
 
@@ -153,16 +147,14 @@ def test_an_older_month_waits_once_it_is_touched(memory, empty_box) -> None:
         assert at_portal(site)[OLD] == 3600
     answer(site)
     assert at_portal(site)[OLD] == 1900
-    site.record(*ended(OLD, 1, 100))
-    assert site.publish().error is None
+    site.send(*ended(OLD, 1, 100))
     assert at_portal(site)[OLD] == 2000
 
 
 def test_a_doubt_of_the_former_program_is_asked_once_more(memory, empty_box) -> None:
     """What it noted as a span of time, in accounting.db, becomes months, but for those that were accepted."""
     site = Site(memory, empty_box, SUMMARIES)
-    site.record(*ended(BEFORE, 3), *ended(LAST, 3))
-    assert site.publish().error is None
+    site.send(*ended(BEFORE, 3), *ended(LAST, 3))
     assert site.publish(accept_lower=(BEFORE,)).error is None
     span = f"{month_bounds(*BEFORE)[0]} {month_bounds(*LAST)[1] - 1}"
     site.sql(f"INSERT INTO DBConfig VALUES ('FORGOTTEN', '{span}')")
@@ -179,18 +171,15 @@ def test_a_doubt_of_the_former_program_is_asked_once_more(memory, empty_box) -> 
 def test_keys_that_only_the_replaced_ledger_knew_are_zeroed(memory, empty_box) -> None:
     """The benchmark had changed after the backup: APEL keeps no old keys once the months are accepted."""
     site = Site(memory, empty_box, SUMMARIES)
-    site.record(*ended(LAST, 4))
-    assert site.publish().error is None
+    site.send(*ended(LAST, 4))
     copies = backups(site)
-    site.record(*ended(LAST, 8, benchmark="HEPSPEC:11.0"))
-    assert site.publish().error is None
+    site.send(*ended(LAST, 8, benchmark="HEPSPEC:11.0"))
     restore(site, copies)
 
     assert f"{month_name(LAST)} is held: 8 -> 4 jobs" in str(site.publish().error)
     answer(site)
     assert at_portal(site) == {LAST: 400}
-    site.record(*ended(LAST, 8, benchmark="HEPSPEC:12.0"))
-    assert site.publish().error is None
+    site.send(*ended(LAST, 8, benchmark="HEPSPEC:12.0"))
     assert at_portal(site) == {LAST: 800}
     counts = {(row["Year"], row["Month"]): row["NumberOfJobs"] for row in empty_box.apel.sync_records.values()}
     assert {month: count for month, count in counts.items() if count} == {LAST: 8}
@@ -200,15 +189,12 @@ def test_keys_that_only_the_replaced_ledger_knew_are_zeroed(memory, empty_box) -
 def test_a_version_that_both_forgot_stays_at_sgas(memory, empty_box, lost) -> None:
     """A job was sent after the backup and resumed after the restore: SGAS keeps what nobody here knows; no yes."""
     site = Site(memory, empty_box, SGAS)
-    site.record(*ended(OLD, 2), *ended(LAST, 2))
-    assert site.publish().error is None
+    site.send(*ended(OLD, 2), *ended(LAST, 2))
     copies = backups(site)
-    site.record(*ended(LAST, 1, 2))
-    assert site.publish().error is None
+    site.send(*ended(LAST, 1, 2))
     restore(site, copies, lost=lost)
     (job,) = ended(LAST, 1, 2)
-    site.record(job._replace(end_time=job.end_time + 60, wall_s=500))
-    assert site.publish().error is None
+    site.send(job._replace(end_time=job.end_time + 60, wall_s=500))
     assert at_sgas(site.box.sgas.records)[job.job_id].wall_s == 100
 
     assert answer_of(site, LAST).startswith("unknown until compared with the receiver")
@@ -263,8 +249,7 @@ def test_the_receivers_own_rows_take_back_keys_that_nobody_here_knows(memory, em
 def test_rows_of_another_ce_stay(memory, empty_box) -> None:
     """One site has several CEs: rows under another SubmitHost are named and left alone, a row of ours is zeroed."""
     site = Site(memory, empty_box, SUMMARIES)
-    site.record(*ended(LAST, 3))
-    assert site.publish().error is None
+    site.send(*ended(LAST, 3))
     ((key, row),) = empty_box.apel.summaries.items()
     other, stale = {**row, "SubmitHost": "gsiftp://other/jobs"}, {**row, "VO": "former"}
     table = empty_box.apel._tables["Summaries" if "Summaries" in empty_box.apel._tables else "summaries"]
@@ -375,8 +360,7 @@ def test_a_host_name_that_no_job_has_is_no_cause_of_a_fall(memory, empty_box) ->
     site = Site(memory, empty_box, SUMMARIES)
     site.record(*ended(LAST, 20))
     copy = site.backup()
-    site.record(*ended(LAST, 10, 20))
-    assert site.publish().error is None
+    site.send(*ended(LAST, 10, 20))
     site.put_back(copy)
     site.hostname = "new.example.org"
     site.configure(SUMMARIES)

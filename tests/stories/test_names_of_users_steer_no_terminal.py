@@ -31,8 +31,7 @@ def site(tmp_path):
     """A site with a job whose every name is hostile, and a target in which it is counted."""
     (tmp_path / "outgoing").mkdir()
     made = Site(tmp_path, None, DIRECTORY)
-    made.record(Job("one", name=NAME, user_dn=f"/CN={NAME}", vo=NAME, fqan=f"/{NAME}", queue=NAME), Job("two"))
-    made.publish()
+    made.send(Job("one", name=NAME, user_dn=f"/CN={NAME}", vo=NAME, fqan=f"/{NAME}", queue=NAME), Job("two"))
     return made
 
 

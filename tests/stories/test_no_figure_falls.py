@@ -30,8 +30,7 @@ SUFFIXES = ("", "-wal", "-shm")
 def sums(memory, empty_box) -> Site:
     """A site that publishes summaries, with 41 jobs that APEL has."""
     site = Site(memory, empty_box, SUMMARIES)
-    site.record(*jobs(41))
-    assert site.publish().error is None
+    site.send(*jobs(41))
     assert at_portal(site) == {JUNE_2024: (41, 4100)}
     return site
 
@@ -115,8 +114,7 @@ def test_a_database_begun_anew_lowers_nothing(sums) -> None:
     assert_held(sums, "41 jobs published, 1 in the database now", figures={JUNE_2024: (41, 4100)})
     assert synced(sums) == {"SITE": 41}
 
-    sums.record(*jobs(41), Job("more", JUNE + 500))
-    assert sums.publish().error is None
+    sums.send(*jobs(41), Job("more", JUNE + 500))
     assert at_portal(sums) == {JUNE_2024: (42, 4200)}
     assert agrees(sums)
 
@@ -144,11 +142,9 @@ def test_new_jobs_do_not_hide_that_old_ones_are_gone(sums) -> None:
 def test_an_old_backup_lowers_nothing(memory, empty_box, by_hand) -> None:
     """The backup has 41 of 60 jobs, and the control directory has none of them any more: held, then mended."""
     site = Site(memory, empty_box, SUMMARIES)
-    site.record(*jobs(41))
-    site.publish()
+    site.send(*jobs(41))
     copy = site.backup()
-    site.record(*jobs(19, 41))
-    site.publish()
+    site.send(*jobs(19, 41))
     site.put_back(copy, by_hand=by_hand)
 
     assert_held(site, "60 jobs published, 41 in the database now", figures={JUNE_2024: (60, 6000)})
@@ -156,8 +152,7 @@ def test_an_old_backup_lowers_nothing(memory, empty_box, by_hand) -> None:
     site.record(Job("july", JUNE + 30 * DAY_S))
     assert_held(site, "60 jobs published", figures={JUNE_2024: (60, 6000), (2024, 7): (1, 100)})
 
-    site.record(*jobs(19, 41))
-    assert site.publish().error is None
+    site.send(*jobs(19, 41))
     assert at_portal(site) == {JUNE_2024: (60, 6000), (2024, 7): (1, 100)}
     assert agrees(site)
 
@@ -175,8 +170,7 @@ def test_what_an_operator_accepts_is_sent_and_remembered(sums) -> None:
     assert (month, who) == (6, "ada")
     assert abs(when - time.time()) < 600
     # The word was for this fall, not for the next one.
-    sums.record(*jobs(30))
-    assert sums.publish().error is None
+    sums.send(*jobs(30))
     sums.put_back(sums.backup())
     con = access.open_accounting(sums.settings.places)
     con.execute("PRAGMA foreign_keys = OFF")
@@ -251,8 +245,7 @@ def test_a_pruned_job_still_counts(sums) -> None:
     con.execute("DELETE FROM AuthTokenAttributes WHERE RecordID <= 10")
     con.execute("DELETE FROM AAR WHERE RecordID <= 10")
     con.close()
-    sums.record(Job("more", JUNE + 500))
-    assert sums.publish().error is None
+    sums.send(Job("more", JUNE + 500))
     assert at_portal(sums) == {JUNE_2024: (42, 4200)}
 
 
@@ -275,8 +268,7 @@ def test_a_mistake_in_the_configuration_takes_nothing_back(memory, empty_box, me
     for word, other in words.items():
         bad = bad.replace(f"={word}\n", f"={other}\n")
     site = Site(memory, empty_box, good)
-    site.record(*jobs(40))
-    site.publish()
+    site.send(*jobs(40))
     site.configure(bad)
     site.record(Job("new", JUNE + 500))
 
@@ -301,8 +293,7 @@ def test_a_mistake_in_the_configuration_takes_nothing_back(memory, empty_box, me
 def test_what_a_mistaken_filter_leaves_behind_is_called_by_its_name(memory, empty_box) -> None:
     """The jobs are in the database, so nobody says that they are gone; `verify` and `job why` name what holds them."""
     site = Site(memory, empty_box, CARS)
-    site.record(*jobs(3))
-    site.publish()
+    site.send(*jobs(3))
     site.configure(f"{CARS}vofilter=nobody\n")
     assert_held(site, "vofilter does not select them", figures={JUNE_2024: (3, 300)})
 
@@ -315,8 +306,7 @@ def test_what_a_mistaken_filter_leaves_behind_is_called_by_its_name(memory, empt
 def test_new_jobs_under_another_name_wait_and_are_told(memory, empty_box) -> None:
     """What would split a month between two names is told as what it is: jobs that wait, and are not lost."""
     site = Site(memory, empty_box, CARS)
-    site.record(*jobs(3))
-    site.publish()
+    site.send(*jobs(3))
     site.configure(CARS.replace("=SITE", "=OTHER"))
     site.record(Job("late", JUNE + 500))
     site.publish(former_names="keep")
@@ -330,8 +320,7 @@ def test_new_jobs_under_another_name_wait_and_are_told(memory, empty_box) -> Non
 def test_a_republish_after_a_rename_heals_in_the_same_run(memory, empty_box) -> None:
     """Once the name is right again and the month was sent again as a whole, it is held no more."""
     site = Site(memory, empty_box, CARS)
-    site.record(*jobs(3))
-    site.publish()
+    site.send(*jobs(3))
     site.configure(CARS.replace("=SITE", "=OTHER"))
     site.record(Job("late", JUNE + 500))
     site.publish(former_names="keep")
@@ -386,8 +375,7 @@ def test_config_check_knows_the_vos_of_the_database(sums) -> None:
 def test_another_name_of_the_batch_systems_host_moves_nothing(memory, empty_box) -> None:
     """lrms_host is the submit host of local jobs: published ones stay where they are until that is accepted."""
     site = Site(memory, empty_box, SUMMARIES, lrms_host="lrms.example.org")
-    site.record(*jobs(5), *jobs(5, 5, endpoint_url=""))
-    site.publish()
+    site.send(*jobs(5), *jobs(5, 5, endpoint_url=""))
     site.options["lrms_host"] = "batch.example.org"
     site.configure(SUMMARIES)
     site.record(Job("more", JUNE + 500, endpoint_url=""))
@@ -404,8 +392,7 @@ def test_another_name_of_the_batch_systems_host_moves_nothing(memory, empty_box)
 def test_a_site_that_is_renamed_for_good(memory, empty_box) -> None:
     """Old months keep their name until somebody accepts; a new month begins under the new one."""
     site = Site(memory, empty_box, SUMMARIES)
-    site.record(*jobs(5))
-    site.publish()
+    site.send(*jobs(5))
     site.configure(SUMMARIES.replace("=SITE", "=NEW-SITE"))
     site.record(Job("july", JUNE + 30 * DAY_S))
     assert "2024-06 is held: published under the name SITE" in str(site.publish().error)
@@ -421,11 +408,9 @@ def test_a_site_that_is_renamed_for_good(memory, empty_box) -> None:
 def test_a_change_of_messages_keeps_a_months_figures(memory, empty_box) -> None:
     """41 jobs became 26 where a month changed from summaries to job records: it stays in the family it began in."""
     site = Site(memory, empty_box, SUMMARIES)
-    site.record(*jobs(41), *jobs(4, 41, fqan="/atlas"))
-    site.publish()
+    site.send(*jobs(41), *jobs(4, 41, fqan="/atlas"))
     site.configure(CARS)
-    site.record(Job("late", JUNE + 500), Job("july", JUNE + 30 * DAY_S))
-    assert site.publish().error is None
+    site.send(Job("late", JUNE + 500), Job("july", JUNE + 30 * DAY_S))
     assert site.republish().error is None
 
     assert at_portal(site) == {JUNE_2024: (46, 4600), (2024, 7): (1, 100)}
@@ -467,8 +452,7 @@ def test_a_job_that_was_resumed_after_the_ledger_forgot_it(memory, empty_box, wh
     assert [one.error for one in site.publish_all()] == [None, None]
     copy = ledger_copy(site)
     failed = Job("resumed", JUNE + 50, 60, 50, status="failed")
-    site.record(failed)
-    site.publish_all()
+    site.send(failed)
     if what == "old":
         put_ledger_back(site, copy)
     else:
@@ -493,11 +477,9 @@ def test_a_job_that_was_resumed_after_the_ledger_forgot_it(memory, empty_box, wh
 def test_verify_names_each_job_of_which_the_receiver_keeps_an_unknown_version(memory, empty_box) -> None:
     """Whatever bytes the digest of the job has: the ledger stores a single byte for a version that it does not know."""
     site = Site(memory, empty_box, SGAS)
-    site.record(*jobs(60))
-    assert site.publish().error is None
+    site.send(*jobs(60))
     lose(site.settings.places.publishing_database)
-    site.record(*(one._replace(wall_s=one.wall_s + 60) for one in jobs(60)))
-    assert site.publish().error is None
+    site.send(*(one._replace(wall_s=one.wall_s + 60) for one in jobs(60)))
 
     here = site.settings.places
     with (
@@ -524,8 +506,7 @@ def test_a_job_that_was_held_when_the_lost_ledger_was_found(memory, empty_box, w
     lose(site.settings.places.publishing_database)
     assert site.publish().error is None
     assert site.publish().error is None
-    site.record(first._replace(wall_s=300), Job("new"))
-    assert site.publish().error is None
+    site.send(first._replace(wall_s=300), Job("new"))
 
     assert at_sgas(empty_box.sgas.records)[first.job_id].wall_s == first.wall_s != 300
     assert site.ledger("SELECT JobID, State FROM HeldRecords") == [(first.job_id, "correction")]
@@ -536,11 +517,9 @@ def test_a_receiver_may_keep_a_job_in_a_month_that_only_a_lost_ledger_knew(memor
     """It ended again in the next month after the loss, and was deleted: no month is right until SGAS deletes it."""
     site = Site(memory, empty_box, SGAS)
     (job,) = jobs(1)
-    site.record(job)
-    assert site.publish().error is None
+    site.send(job)
     lose(site.settings.places.publishing_database)
-    site.record(job._replace(end_time=job.end_time + 30 * DAY_S))
-    assert site.publish().error is None
+    site.send(job._replace(end_time=job.end_time + 30 * DAY_S))
     site.sql(f"DELETE FROM AAR WHERE JobID = '{job.job_id}'")
     assert site.publish().error is None
     assert not agrees(site)
@@ -555,8 +534,7 @@ def test_a_receiver_may_keep_a_job_in_a_month_that_only_a_lost_ledger_knew(memor
 def test_a_run_that_failed_behind_a_lost_ledger_forgets_no_number(memory, empty_box) -> None:
     """The first run is refused (another host's name): the second still knows SGAS's older version by its number."""
     site = Site(memory, empty_box, BOTH)
-    site.record(Job("changed", wall_s=300), Job("local", endpoint_url=""))
-    site.publish_all()
+    site.send(Job("changed", wall_s=300), Job("local", endpoint_url=""))
     site.record(Job("changed", wall_s=200))
     lose(site.settings.places.publishing_database)
     site.options |= {"lrms_host": "other.example.org"}
@@ -590,8 +568,7 @@ def test_a_lost_ledger_loses_no_job(memory, empty_box) -> None:
 def test_names_that_changed_while_the_ledger_was_lost_wait_for_a_word(memory, empty_box) -> None:
     """Not only in the first run after it: a timer tries again, and status and verify say so, until it is accepted."""
     site = Site(memory, empty_box, CARS)
-    site.record(*jobs(3))
-    site.publish()
+    site.send(*jobs(3))
     lose(site.settings.places.publishing_database)
     site.configure(CARS.replace("=SITE", "=OTHER"))
 
@@ -614,8 +591,7 @@ def test_names_that_changed_while_the_ledger_was_lost_wait_for_a_word(memory, em
 def test_a_month_that_a_job_left_before_the_ledger_was_lost(memory, empty_box) -> None:
     """Nothing is in that month any more, and nothing tells of it but the database: zeros go there all the same."""
     site = Site(memory, empty_box, SUMMARIES)
-    site.record(Job("job"))
-    site.publish()
+    site.send(Job("job"))
     site.record(Job("job", JUNE + 40 * DAY_S))
     lose(site.settings.places.publishing_database)
 
@@ -626,8 +602,7 @@ def test_a_month_that_a_job_left_before_the_ledger_was_lost(memory, empty_box) -
 def test_names_of_before_are_remembered_beside_todays(memory, empty_box) -> None:
     """Renamed with nothing to send, then the ledger is lost: the receiver has the jobs under the name of before."""
     site = Site(memory, empty_box, CARS)
-    site.record(*jobs(3))
-    site.publish()
+    site.send(*jobs(3))
     site.configure(CARS.replace("=SITE", "=OTHER"))
     assert site.publish(former_names="keep").error is None
     lose(site.settings.places.publishing_database)
@@ -643,11 +618,9 @@ def test_names_of_before_are_remembered_beside_todays(memory, empty_box) -> None
 def test_keys_in_doubt_of_a_held_month_are_not_forgotten(memory, empty_box) -> None:
     """After an older ledger a month may be held: what is in doubt of it stays so until it is sent."""
     site = Site(memory, empty_box, SUMMARIES)
-    site.record(*jobs(3))
-    site.publish()
+    site.send(*jobs(3))
     copy = ledger_copy(site)
-    site.record(Job("moved", JUNE + 50, 60, 50, vo="alone"))
-    site.publish()
+    site.send(Job("moved", JUNE + 50, 60, 50, vo="alone"))
     put_ledger_back(site, copy)
     site.record(Job("moved", JUNE + 50, 60, 50, vo="other"))
     site.configure(f"{SUMMARIES}vofilter=nobody\n")
@@ -662,8 +635,7 @@ def test_keys_in_doubt_of_a_held_month_are_not_forgotten(memory, empty_box) -> N
 def test_the_ledger_of_another_site_is_refused(memory, empty_box, tmp_path) -> None:
     """publishing.db of another database beside ours would take that one's figures back: 78, and nothing is sent."""
     other = Site(tmp_path, empty_box, SUMMARIES)
-    other.record(*jobs(7))
-    other.publish()
+    other.send(*jobs(7))
     site = Site(memory, empty_box, SUMMARIES)
     site.record(*jobs(2))
     with closing(access.open_accounting(site.settings.places)):
@@ -750,8 +722,7 @@ def test_a_month_in_part_that_is_accepted_stays_so(memory, empty_box) -> None:
 def corrected(memory, empty_box) -> Site:
     """A site whose SGAS has 3 h of a job that turned out to take 6."""
     site = Site(memory, empty_box, SGAS)
-    site.record(Job("job", wall_s=3 * 3600))
-    site.publish()
+    site.send(Job("job", wall_s=3 * 3600))
     site.record(Job("job", wall_s=6 * 3600))
     assert site.publish().summary.corrections == 1
     return site
@@ -805,8 +776,7 @@ def test_the_sql_for_the_administrator(corrected) -> None:
 def test_corrections_that_replace(memory, empty_box) -> None:
     """With sgas_corrections=replace the server itself puts the new version in place, and its daily sums are right."""
     site = Site(memory, empty_box, f"{SGAS}sgas_corrections=replace\n")
-    site.record(*jobs(2))
-    site.publish()
+    site.send(*jobs(2))
     for wall_s in (500, 900, 100):
         site.record(jobs(2)[0]._replace(wall_s=wall_s))
         assert site.publish().summary.corrections == 0
@@ -822,8 +792,7 @@ def test_corrections_that_replace(memory, empty_box) -> None:
 def test_a_record_that_is_repaired_replaces_nothing_when_it_is_sent_again(memory, empty_box) -> None:
     """The same version goes as it went, though what is written differs from what is recorded (a name cut to fit)."""
     site = Site(memory, empty_box, f"{SGAS}sgas_corrections=replace\n")
-    site.record(jobs(1)[0]._replace(name="n" * 1200))
-    site.publish()
+    site.send(jobs(1)[0]._replace(name="n" * 1200))
     before = {one.global_job_id for one in empty_box.sgas.records.values()}
     site.republish()
 
@@ -891,15 +860,13 @@ def test_other_digests_make_no_record_changed(memory, empty_box, monkeypatch) ->
 def test_two_jobs_that_apel_takes_for_one(memory, empty_box) -> None:
     """Equal local ids and ends: the second would overwrite the first, so it is set aside with the reason."""
     site = Site(memory, empty_box, CARS)
-    site.record(Job("one", local_id="77"), Job("two", local_id="77"), Job("three", local_id="78"))
-    site.publish()
+    site.send(Job("one", local_id="77"), Job("two", local_id="77"), Job("three", local_id="78"))
     assert len(empty_box.apel.job_records) == 2
     ((job, (state, why)),) = site.held().items()
     assert (job, state) == ("two", "quarantined")
     assert "one" in why
 
-    site.record(Job("four", local_id="78"))
-    site.publish()
+    site.send(Job("four", local_id="78"))
     assert set(site.held()) == {"two", "four"}
     assert len(empty_box.apel.job_records) == 2
 
@@ -917,14 +884,12 @@ def test_json_of_a_held_month(sums) -> None:
 def test_a_rehearsal_touches_no_ledger_of_the_site(memory, empty_box) -> None:
     """With rehearsal= the runs have a ledger of their own, and the site's goes on as if nothing had been."""
     site = Site(memory, empty_box, SUMMARIES)
-    site.record(*jobs(5))
-    site.publish()
+    site.send(*jobs(5))
     before = pathlib.Path(site.settings.places.publishing_database).read_bytes()
     known = site.database("SELECT * FROM DBConfig WHERE KeyName LIKE 'LEDGER%' OR KeyName LIKE 'NAMES%'")
     site.options["rehearsal"] = str(memory / "ledger")
     site.configure(SUMMARIES.replace("=SITE", "=REHEARSAL"))
-    site.record(*jobs(2, 5))
-    assert site.publish().error is None
+    site.send(*jobs(2, 5))
     assert at_portal(site, "REHEARSAL") == {JUNE_2024: (7, 700)}
     conf = str(memory / "arc.conf")
     refused = arcacct("--config", conf, "db", "prune", "--before", "2025-01-01", "--yes")

@@ -80,8 +80,7 @@ def checkpoint(path: str) -> None:
 def sums(memory, empty_box) -> Site:
     """A site that publishes summaries, with 41 jobs that APEL has."""
     site = Site(memory, empty_box, SUMMARIES)
-    site.record(*jobs(41))
-    assert site.publish().error is None
+    site.send(*jobs(41))
     return site
 
 
@@ -105,8 +104,7 @@ def test_a_filter_that_was_there_for_a_run_that_failed(memory, empty_box, messag
     messages += "urbatchsize=1\n"
     site = Site(memory, empty_box, messages)
     if before:
-        site.record(*jobs(2))
-        assert site.publish().error is None
+        site.send(*jobs(2))
     site.configure(f"{messages}vofilter=atlas\n")
     site.record(Job("cms", JUNE + 60, vo="cms", fqan="/cms"), Job("atlas", JUNE + 61), Job("last", JUNE + 62))
     fail(site, 1)
@@ -121,11 +119,9 @@ def test_what_was_held_is_held_after_a_run_that_failed(memory, empty_box) -> Non
     """A backup has an older version of a job: a run that fails behind it does not make the next one forget that."""
     site = Site(memory, empty_box, f"{CARS}urbatchsize=1\n")
     first = Job("first", wall_s=50, status="failed")
-    site.record(first, *jobs(2, 1))
-    site.publish()
+    site.send(first, *jobs(2, 1))
     copy = site.backup()
-    site.record(first._replace(wall_s=500, status="completed"))
-    site.publish()
+    site.send(first._replace(wall_s=500, status="completed"))
     site.put_back(copy)
     site.record(*jobs(2, 20))
     fail(site, 1)
@@ -155,8 +151,7 @@ def test_corrections_in_a_new_life_do_not_hide_that_jobs_are_gone(sums) -> None:
 
     assert isinstance(sums.publish().error, FiguresHeld)
     assert at_portal(sums) == {JUNE_2024: (41, 4100)}
-    sums.record(*jobs(20, 21))
-    assert sums.publish().error is None
+    sums.send(*jobs(20, 21))
     assert at_portal(sums) == {JUNE_2024: (41, 4121)}
 
 
@@ -167,8 +162,7 @@ CMS = {"vo": "cms", "fqan": "/cms"}
 def test_other_jobs_do_not_hide_a_mistyped_filter(memory, empty_box, more) -> None:
     """Neither corrections nor new jobs of the VO that is left make up for the one that is not."""
     site = Site(memory, empty_box, SUMMARIES)
-    site.record(*jobs(20), *jobs(20, 20, **CMS))
-    site.publish()
+    site.send(*jobs(20), *jobs(20, 20, **CMS))
     site.configure(f"{SUMMARIES}vofilter=cms\n")
     site.record(*more)
 
@@ -183,8 +177,7 @@ def test_other_jobs_do_not_hide_a_mistyped_filter(memory, empty_box, more) -> No
 def test_the_count_of_what_replaced_a_record_that_never_arrived(memory, empty_box, change) -> None:
     """A record is refused, and by then a newer version of it has gone out: sync counts what the receiver has."""
     site = Site(memory, empty_box, CARS)
-    site.record(*jobs(2))
-    site.publish()
+    site.send(*jobs(2))
     job = Job("job", JUNE + 50)
     site.record(job)
     assert isinstance(site.publish(make_sender=failing(REFUSED, lambda _number: True)).error, TargetBusy)
@@ -204,8 +197,7 @@ def test_an_absurd_end_of_before_stops_no_run_after_a_lost_ledger(memory, empty_
     site.record(*jobs(3))
     site.sql("UPDATE AAR SET EndTime = 1000000000000000 WHERE JobID = 'job00000'")
     site.publish()
-    site.record(Job("job00000", JUNE))
-    site.publish()
+    site.send(Job("job00000", JUNE))
     lose(site.settings.places.publishing_database)
 
     assert site.publish().error is None
@@ -217,8 +209,7 @@ def test_a_word_for_one_target_is_none_for_the_later_fall_of_another(memory, emp
     """The other target was down and held nothing when the month was accepted: its next fall has to be accepted."""
     targets = SUMMARIES + SUMMARIES.replace("apel:a", "apel:b").replace("=SITE", "=OTHER")
     site = Site(memory, empty_box, targets)
-    site.record(*jobs(20), *jobs(20, 20, **CMS))
-    site.publish_all()
+    site.send(*jobs(20), *jobs(20, 20, **CMS))
     outcomes = site.publish_all(accept_lower=(JUNE_2024,), make_sender=failing(BUSY, lambda _number: True))
     assert [type(one.error) for one in outcomes] == [TargetBusy, TargetBusy]
     site.configure(targets.replace("=summaries\n", "=summaries\nvofilter=cms\n"))
@@ -241,20 +232,16 @@ def test_a_word_for_a_month_that_is_held_outlives_a_run_that_failed(sums) -> Non
 def test_a_backup_moves_no_job_to_a_month_of_another_family(memory, empty_box) -> None:
     """July is published as records, June in sums; a backup has a job of July still in June: July keeps it."""
     site = Site(memory, empty_box, SUMMARIES)
-    site.record(*jobs(5))
-    site.publish()
+    site.send(*jobs(5))
     site.configure(CARS)
-    site.record(Job("moved", JUNE + 100), Job("july", JUNE + 31 * DAY_S))
-    site.publish()
+    site.send(Job("moved", JUNE + 100), Job("july", JUNE + 31 * DAY_S))
     copy = site.backup()
-    site.record(Job("moved", JUNE + 30 * DAY_S))
-    assert site.publish().error is None
+    site.send(Job("moved", JUNE + 30 * DAY_S))
     site.put_back(copy)
 
     assert "2024-07 is held" in str(site.publish().error)
     assert at_portal(site)[2024, 7] == (2, 200)
-    site.record(Job("moved", JUNE + 30 * DAY_S))
-    assert site.publish().error is None
+    site.send(Job("moved", JUNE + 30 * DAY_S))
     assert at_portal(site) == {JUNE_2024: (5, 500), (2024, 7): (2, 200)}
 
 
@@ -303,13 +290,11 @@ def test_both_databases_of_the_past(memory, empty_box, messages, ledger) -> None
     """With accounting.db from a backup and the ledger, too, or lost, nobody knows what went out since: that is held."""
     site = Site(memory, empty_box, messages)
     now = int(time.time())
-    site.record(*[job._replace(end_time=now - 60) for job in jobs(41)])
-    site.publish()
+    site.send(*[job._replace(end_time=now - 60) for job in jobs(41)])
     copy = site.backup()
     checkpoint(site.settings.places.publishing_database)
     old = pathlib.Path(shutil.copyfile(site.settings.places.publishing_database, site.path / "ledger.db"))
-    site.record(*[job._replace(end_time=now - 30) for job in jobs(19, 41)])
-    site.publish()
+    site.send(*[job._replace(end_time=now - 30) for job in jobs(19, 41)])
     month = time.gmtime(now - 30)[:2]
     site.put_back(copy)
     lose(site.settings.places.publishing_database)

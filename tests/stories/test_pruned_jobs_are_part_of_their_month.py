@@ -17,8 +17,7 @@ MESSAGES = {"sgas": SGAS, "cars": CARS, "summaries": SUMMARIES}
 def pruned(request, tmp_path, empty_box) -> Site:
     """A site of whose 7 jobs of June 4 are in an archive; one of those is of a VO that no other job has."""
     site = Site(tmp_path, empty_box, MESSAGES[request.param])
-    site.record(*jobs(3), Job("alone", JUNE + 3, vo="cms", fqan="/cms"), *jobs(3, 100))
-    assert site.publish().error is None
+    site.send(*jobs(3), Job("alone", JUNE + 3, vo="cms", fqan="/cms"), *jobs(3, 100))
     done = command(site, "db", "prune", "--before", "2024-06-15T12:01:00", "--yes")
     assert "4 jobs moved" in done.stdout, done.stderr
     return site
@@ -67,8 +66,7 @@ def test_a_difference_in_a_pruned_month_is_found(pruned) -> None:
 def test_a_job_that_is_nowhere_is_named(tmp_path, empty_box, messages) -> None:
     """Sent, and neither in the database nor in the archive."""
     site = Site(tmp_path, empty_box, MESSAGES[messages])
-    site.record(*jobs(4))
-    assert site.publish().error is None
+    site.send(*jobs(4))
     assert command(site, "db", "prune", "--before", "2024-07-01", "--yes").returncode == 0
     (path,) = site.database("SELECT Path FROM Archives")[0]
     with closing(sqlite3.connect(path, isolation_level=None)) as con:
@@ -84,10 +82,8 @@ def test_a_job_that_is_nowhere_is_named(tmp_path, empty_box, messages) -> None:
 def test_no_correction_is_asked_for_a_pruned_job(tmp_path, empty_box) -> None:
     """An older ledger, put back, holds a correction of a job that was pruned since: nobody makes room for it."""
     site = Site(tmp_path, empty_box, SGAS)
-    site.record(*jobs(3))
-    assert site.publish().error is None
-    site.record(*[job._replace(wall_s=job.wall_s + 50) for job in jobs(1)])
-    site.publish()
+    site.send(*jobs(3))
+    site.send(*[job._replace(wall_s=job.wall_s + 50) for job in jobs(1)])
     assert [row[0] for row in site.ledger("SELECT State FROM HeldRecords")] == ["correction"]
     path = site.settings.places.publishing_database
     with closing(sqlite3.connect(path)) as con, closing(sqlite3.connect(tmp_path / "old.db")) as old:

@@ -23,11 +23,9 @@ def site(memory, empty_box):
 @pytest.mark.parametrize("by_hand", [False, True], ids=["db-restore", "by-hand"])
 def test_a_restored_backup_sends_nothing_twice(site, by_hand) -> None:
     """After a restore the numbers of the log begin again: what is new is sent, what was sent is recognised."""
-    site.record(*jobs(4))
-    publish_well(site)
+    site.send(*jobs(4))
     copy = site.backup()
-    site.record(*jobs(4, 4))
-    publish_well(site)
+    site.send(*jobs(4, 4))
     site.put_back(copy, by_hand=by_hand)
     # The sweep finds the lost jobs again, in another order, and more of them than there were.
     new = jobs(4, 8)
@@ -115,8 +113,7 @@ def test_nothing_beyond_the_fence_is_read(site) -> None:
 
 def test_the_ledger_is_never_lost_by_a_power_cut(site) -> None:
     """Every transaction of the ledger is on disk when it ends, and its schema is the one of this program."""
-    site.record(*jobs(1))
-    publish_well(site)
+    site.send(*jobs(1))
     con = access.open_publishing(site.settings.places)
     assert con.execute("PRAGMA synchronous").fetchone() == (2,)
     assert con.execute("PRAGMA journal_mode").fetchone() == ("wal",)

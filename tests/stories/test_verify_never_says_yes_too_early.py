@@ -60,8 +60,7 @@ def test_without_a_filter_nothing_is_left_out(tmp_path, empty_box) -> None:
 def test_a_month_that_was_accepted_blindly_is_unknown(tmp_path, empty_box) -> None:
     """Both databases were put back: what APEL has besides only the portal can tell, and verify says how to ask it."""
     site = Site(tmp_path, empty_box, SUMMARIES)
-    site.record(*[job._replace(end_time=NOW - 60) for job in jobs(3)])
-    assert site.publish().error is None
+    site.send(*[job._replace(end_time=NOW - 60) for job in jobs(3)])
     con = access.open_publishing(site.settings.places)
     con.execute(
         "INSERT INTO TargetMonths (Target, Year, Month, UncertainSince, Answered) VALUES ('', ?, ?, 1, 2)",

@@ -294,8 +294,7 @@ def test_a_receiver_that_keeps_records_is_asked_to_delete_them(target, state, me
     """The job is a correction; once the administrator has deleted its record there, nothing is left to do."""
     site = Site(memory, empty_box, target)
     first, second = jobs(2)
-    site.record(first, second)
-    assert site.publish().error is None
+    site.send(first, second)
     if state == "deleted":
         site.sql(f"DELETE FROM AAR WHERE JobID = '{second.job_id}'")
     else:

@@ -200,6 +200,11 @@ class Site:
         finally:
             con.close()
 
+    def send(self, *recorded: Job) -> None:
+        """Record jobs, and publish to every target without an error."""
+        self.record(*recorded)
+        publish_well(self)
+
     def sql(self, *statements: str) -> None:
         """What an operator, or another program, does to the accounting database by hand."""
         con = access.open_accounting(self.settings.places)

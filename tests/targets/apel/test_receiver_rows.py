@@ -31,8 +31,7 @@ LAST = month_of(month_bounds(*THIS)[0] - 1)
 def site(memory, empty_box):
     """Three jobs of the last month are at APEL as a summary."""
     site = Site(memory, empty_box, SUMMARIES)
-    site.record(*(Job(f"j{number}", month_bounds(*LAST)[0] + number) for number in range(3)))
-    assert site.publish().error is None
+    site.send(*(Job(f"j{number}", month_bounds(*LAST)[0] + number) for number in range(3)))
     return site
 
 
@@ -98,8 +97,7 @@ def test_a_row_is_zeroed_under_the_name_it_has(site, name, kind) -> None:
 def test_the_clients_own_output_is_read(memory, empty_box, file) -> None:
     """Names with escapes, and a line separator in a row of another CE."""
     site = Site(memory, empty_box, SUMMARIES.replace("=SITE", "=DEMO-SUMMARIES"))
-    site.record(Job("j", month_bounds(*LAST)[0]))
-    assert site.publish().error is None
+    site.send(Job("j", month_bounds(*LAST)[0]))
     year, month = LAST
     text = (DATA / file).read_text(encoding="utf-8").replace("\t11\t2026\t", f"\t{month}\t{year}\t")
 
@@ -273,11 +271,9 @@ def test_a_job_is_zeroed_in_the_group_that_it_is_in(memory, empty_box, kind, nam
     site = Site(memory, empty_box, SUMMARIES.replace("=summaries", f"={kind}"))
     apel = empty_box.apel
     (job,) = [Job("j", month_bounds(*LAST)[0])]
-    site.record(job)
-    assert site.publish().error is None
+    site.send(job)
     donor = Site(_folder(memory / "donor"), empty_box, CARS.replace("=urs", "=individual"))
-    donor.record(job._replace(job_id="k"))
-    assert donor.publish().error is None
+    donor.send(job._replace(job_id="k"))
     row = next(row for row in apel.job_records.values() if row["LocalJobId"] == "4k") | {"LocalJobId": "4old"} | names
     put(apel, JOBS, {**row, "WallDuration": 5000, "CpuDuration": 5000})
     groups = apel.hybrid
@@ -300,8 +296,7 @@ def test_zeros_for_a_row_are_counted_and_sent_again(memory, empty_box, wall_s) -
     """APEL counts a record with zeros as a job, and may load an older message once more."""
     site = Site(memory, empty_box, SUMMARIES.replace("=summaries", "=individual"))
     apel = empty_box.apel
-    site.record(Job("j", month_bounds(*LAST)[0]))
-    assert site.publish().error is None
+    site.send(Job("j", month_bounds(*LAST)[0]))
     (row,) = apel.job_records.values()
     other = row | {"LocalJobId": "4other", "WallDuration": wall_s, "CpuDuration": wall_s}
     put(apel, JOBS, other)
@@ -320,8 +315,7 @@ def test_zeros_for_a_row_belong_to_the_job_of_that_id_and_end(memory, empty_box)
     cars = SUMMARIES.replace("=summaries", "=individual")
     site = Site(memory, empty_box, cars)
     job = Job("j", month_bounds(*LAST)[0])
-    site.record(job)
-    assert site.publish().error is None
+    site.send(job)
     site.configure(cars.replace("=SITE", "=OTHER"))
     lose_ledger(site)
 
@@ -335,8 +329,7 @@ def test_zeros_for_a_row_belong_to_the_job_of_that_id_and_end(memory, empty_box)
 def test_rows_of_a_month_on_hold_are_left_and_counted(memory, empty_box) -> None:
     """Zeros would lower the month: they are sent once an operator has accepted it, with the same file again."""
     site = Site(memory, empty_box, SUMMARIES)
-    site.record(Job("j", month_bounds(*LAST)[0]))
-    assert site.publish().error is None
+    site.send(Job("j", month_bounds(*LAST)[0]))
     put(empty_box.apel, SUMMARY_ROWS, {**row_of(site), "GlobalUserName": "/CN=former"})
     rows = export(empty_box.apel, site.path)
     lose_ledger(site)
@@ -358,8 +351,7 @@ def test_zeros_for_a_row_keep_its_names(memory, empty_box) -> None:
     site = Site(memory, empty_box, CARS)
     empty_box.apel.summarises_each_message = False
     job = Job("j", month_bounds(*LAST)[0])
-    site.record(job)
-    assert site.publish().error is None
+    site.send(job)
     empty_box.apel.summarise()
     site.sql(f"DELETE FROM AAR WHERE JobID = '{job.job_id}'")
     lose_ledger(site)
@@ -412,8 +404,7 @@ def test_benchmarks_of_any_kind_are_taken_back(site) -> None:
 def test_a_benchmark_that_normalised_summaries_cannot_name_is_left(memory, empty_box) -> None:
     """Of sums with normalised times."""
     site = Site(memory, empty_box, SUMMARIES.replace("=summaries", "=normalised-v04"))
-    site.record(Job("j", month_bounds(*LAST)[0]))
-    assert site.publish().error is None
+    site.send(Job("j", month_bounds(*LAST)[0]))
     apel = empty_box.apel
     (row,) = apel.normalised_summaries.values()
     for kind in ("None", "custom", "si2k"):

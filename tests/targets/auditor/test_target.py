@@ -42,8 +42,7 @@ def test_the_official_client_reads_what_was_published(site) -> None:
     (job,) = jobs(
         1, cores=8, nodes=2, cpu_s=5000, wall_s=700, user_dn="/DC=org/CN=Jane", fqan="/atlas/de/Role=production"
     )
-    site.record(job)
-    assert site.publish().error is None
+    site.send(job)
 
     async def read():
         query = pyauditor.QueryBuilder().with_meta_query(
@@ -88,8 +87,7 @@ def test_gpus_that_become_known_after_the_first_sending_are_not_sent(site, serve
 
 def test_what_it_is_not_sent_is_no_correction(site, server) -> None:
     """The name of a job changes nothing there: the ledger knows that it is as it should be."""
-    site.record(*jobs(3))
-    site.publish()
+    site.send(*jobs(3))
     site.record(jobs(3)[1]._replace(name="another"))
 
     outcome = site.publish()
@@ -99,8 +97,7 @@ def test_what_it_is_not_sent_is_no_correction(site, server) -> None:
 
 def test_the_end_is_put_right(site, server) -> None:
     """Where the job began when it did, and ended later."""
-    site.record(*jobs(3, wall_s=100))
-    site.publish()
+    site.send(*jobs(3, wall_s=100))
     job = jobs(3, wall_s=100)[1]
     site.record(job._replace(end_time=job.end_time + 50, wall_s=150))
 
@@ -114,8 +111,7 @@ def test_any_other_correction_is_set_aside(site, server, access, ignores) -> Non
     """With what to do; once that was done, and `retry` said, the new version is there."""
     server.ignores_repeats = ignores
     server.access = WRITES if access == "writes" else server.access
-    site.record(*jobs(3, wall_s=100))
-    site.publish()
+    site.send(*jobs(3, wall_s=100))
     corrected = jobs(3, wall_s=999)[1]
     site.record(corrected)
 
@@ -142,8 +138,7 @@ def test_any_other_correction_is_set_aside(site, server, access, ignores) -> Non
 
 def test_a_correction_under_another_id_is_set_aside(site, server) -> None:
     """It would be a record more: the one that is there has to go first, and it is that which is named."""
-    site.record(*jobs(3))
-    site.publish()
+    site.send(*jobs(3))
     site.record(jobs(3)[1]._replace(endpoint_url="https://other.example.org:443/arex"))
 
     assert site.publish().summary.corrections == 1
@@ -158,10 +153,8 @@ def test_a_correction_under_another_id_is_set_aside(site, server) -> None:
 
 
 def test_a_correction_that_is_taken_back_is_forgotten(site, server) -> None:
-    site.record(*jobs(3, wall_s=100))
-    site.publish()
-    site.record(jobs(3, wall_s=999)[1])
-    site.publish()
+    site.send(*jobs(3, wall_s=100))
+    site.send(jobs(3, wall_s=999)[1])
     site.record(jobs(3, wall_s=100)[1])
 
     assert site.publish().summary.sent == {}
@@ -170,8 +163,7 @@ def test_a_correction_that_is_taken_back_is_forgotten(site, server) -> None:
 
 def test_a_record_that_should_not_be_there(site, server) -> None:
     """A job that was deleted here is for AUDITOR's administrator to delete."""
-    site.record(*jobs(3))
-    site.publish()
+    site.send(*jobs(3))
     site.sql("DELETE FROM AAR WHERE JobID = 'job00001'")
 
     assert site.publish().summary.corrections == 1
@@ -181,8 +173,7 @@ def test_a_record_that_should_not_be_there(site, server) -> None:
 
 def test_a_record_that_others_sent(site, server) -> None:
     """Under our id, and with other values: the ledger does not take it for ours."""
-    site.record(*jobs(2, wall_s=100))
-    site.publish()
+    site.send(*jobs(2, wall_s=100))
     for record_id, one in server.records.items():
         server._stored[record_id] = one._replace(components=())
     site.sql("UPDATE DBConfig SET KeyValue = KeyValue WHERE KeyName = 'DBSCHEMA_VERSION'")
@@ -198,8 +189,7 @@ def test_a_record_that_others_sent(site, server) -> None:
 
 def test_again(site, server) -> None:
     """A republish changes nothing there, and nothing here."""
-    site.record(*jobs(5))
-    site.publish()
+    site.send(*jobs(5))
     before = server.records
 
     assert site.republish().error is None

@@ -339,11 +339,9 @@ def test_a_month_that_was_begun_in_another_version_stays_in_it(memory):
     server = DIRECTORY.replace("individual", "summaries")
     site = Site(memory, None, server)
     (memory / "outgoing").mkdir()
-    site.record(Job("a", wall_s=7200))
-    site.publish()
+    site.send(Job("a", wall_s=7200))
     site.configure(f"{server}apel_dialect=seed\n")
-    site.record(Job("b", wall_s=3600), Job("c", end_time=JUNE + 30 * DAY_S, wall_s=3600))
-    site.publish()
+    site.send(Job("b", wall_s=3600), Job("c", end_time=JUNE + 30 * DAY_S, wall_s=3600))
     texts = [path.read_text() for path in (memory / "outgoing").rglob("*") if path.is_file()]
     heads = {(text.split("\n")[0], month) for text in texts for month in re.findall(r"(?m)^Month: \d+", text)}
 
