@@ -45,16 +45,9 @@ def _sample(node: int, minute: int) -> dict[str, object]:
 
 def _process(number: int, minute: int) -> dict[str, object]:
     return {
-        "resident_memory": 1_000_000 + number,
-        "virtual_memory": 2_000_000,
-        "cmd": "python3",
-        "pid": 5000 + number,
-        "ppid": 4000,
-        "num_threads": 3,
-        "cpu_avg": 99.5,
-        "cpu_time": 59 * minute,
-        "data_read": 10 * minute,
-    }
+        "resident_memory": 1_000_000 + number, "virtual_memory": 2_000_000, "cmd": "python3", "pid": 5000 + number,
+        "ppid": 4000, "num_threads": 3, "cpu_avg": 99.5, "cpu_time": 59 * minute, "data_read": 10 * minute,
+    }  # fmt: skip
 
 
 def bench(size: str) -> list[Figure]:

@@ -34,23 +34,12 @@ GOOD = ("aaGoodJobBefore", "zzGoodJobBehind")
 BAD = "hostileJob"
 SECRET = "root_alone_may_read_this"
 VALUES = {
-    "total_cpu": b"16\n",
-    "hs06": b"160.5\n",
-    "shutdowntime": b"4102444800\n",
-    "grace_secs": b"600\n",
-    "allocated_cpu": b"4\n",
-    "hs06_job": b"50\n",
-    "jobstart_secs": b"1795168549\n",
-    "job_id": b"4711\n",
-    "wall_limit_secs": b"3600\n",
-    "cpu_limit_secs": b"14400\n",
-    "max_rss_bytes": b"8589934592\n",
-    "allocated_CPU": b"4\n",
-    "mem_limit_MB": b"2000\n",
-    "disk_limit_GB": b"20\n",
-    "hepscore23_job": b"51.5\n",
+    "total_cpu": b"16\n", "hs06": b"160.5\n", "shutdowntime": b"4102444800\n", "grace_secs": b"600\n",
+    "allocated_cpu": b"4\n", "hs06_job": b"50\n", "jobstart_secs": b"1795168549\n", "job_id": b"4711\n",
+    "wall_limit_secs": b"3600\n", "cpu_limit_secs": b"14400\n", "max_rss_bytes": b"8589934592\n",
+    "allocated_CPU": b"4\n", "mem_limit_MB": b"2000\n", "disk_limit_GB": b"20\n", "hepscore23_job": b"51.5\n",
     "site_zone": b"b\n",
-}
+}  # fmt: skip
 KINDS = ("link", "dead link", "pipe", "folder", "device", "second", "stolen", "unreadable", "theirs", "huge")
 NAMES = (
     ".new-0123456789abcdef", "Bad-Name", "\x1b]0;title\x07\x1b[2J", "x" * 255, "\udcff\udcfe", "\u202e", " ", "-rf",

@@ -351,17 +351,10 @@ TITLES = {
     "Top users": "user",
 }
 METRICS = {
-    "Jobs": "jobs",
-    "Failed": "failed_jobs",
-    "Core hours": "core_hours",
-    "CPU hours": "cpu_hours",
-    "HS06 hours": "hs06_hours",
-    "HEPscore23 hours": "hepscore23_hours",
-    "Normalised hours": "normalised_hours",
-    "Efficiency": "cpu_efficiency",
-    "Used": "used_hours",
-    "Used this year": "used_year_hours",
-}
+    "Jobs": "jobs", "Failed": "failed_jobs", "Core hours": "core_hours", "CPU hours": "cpu_hours",
+    "HS06 hours": "hs06_hours", "HEPscore23 hours": "hepscore23_hours", "Normalised hours": "normalised_hours",
+    "Efficiency": "cpu_efficiency", "Used": "used_hours", "Used this year": "used_year_hours",
+}  # fmt: skip
 Told = dict[tuple[str, str], dict[str, str]]
 
 

@@ -8,17 +8,9 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 _COMPARISONS = {
-    "<=": "<",
-    ">=": ">",
-    "==": "!=",
-    "!=": "==",
-    "is not": "is",
-    "not in": "in",
-    "<": "<=",
-    ">": ">=",
-    "is": "is not",
-    "in": "not in",
-}
+    "<=": "<", ">=": ">", "==": "!=", "!=": "==", "is not": "is", "not in": "in", "<": "<=", ">": ">=",
+    "is": "is not", "in": "not in",
+}  # fmt: skip
 _SUMS = {ast.Add: ("+", "-"), ast.Sub: ("-", "+"), ast.Mult: ("*", "+"), ast.FloorDiv: ("//", "*")}
 _SQL = (
     (r"<=", "<"),

@@ -61,45 +61,31 @@ TRANSFERS = st.lists(
     st.builds(Transfer, TEXT, AMOUNTS, TIMES, TIMES, st.sampled_from(["input", "cached_input", "output"])), max_size=3
 ).map(tuple)
 
+_OPTIONAL = (
+    "local_job_id", "endpoint_type", "queue", "user_dn", "vo", "job_name", "lrms", "local_user", "project",
+    "system_software", "wn_instance",
+)  # fmt: skip
+_AMOUNTS = (
+    "node_count", "core_count", "memory_kib", "virtual_memory_kib", "wall_s", "cpu_user_s", "cpu_kernel_s",
+    "scratch_bytes", "stage_in_bytes", "stage_out_bytes",
+)  # fmt: skip
 JOBS = st.builds(
     AAR,
     record_id=st.just(1),
     job_id=st.sampled_from(["rUkNDmRiaoAoOSAtDm"]) | TEXT,
-    local_job_id=OPTIONAL,
-    endpoint_type=OPTIONAL,
     endpoint_url=HOSTS,
-    queue=OPTIONAL,
-    user_dn=OPTIONAL,
-    vo=OPTIONAL,
     status=st.sampled_from(["completed", "failed", "aborted", "in-progress"]),
     exit_code=st.integers(-(2**40), 2**40),
-    submit_time=TIMES,
-    end_time=TIMES,
-    node_count=AMOUNTS,
-    core_count=AMOUNTS,
-    memory_kib=AMOUNTS,
-    virtual_memory_kib=AMOUNTS,
-    wall_s=AMOUNTS,
-    cpu_user_s=AMOUNTS,
-    cpu_kernel_s=AMOUNTS,
-    scratch_bytes=AMOUNTS,
-    stage_in_bytes=AMOUNTS,
-    stage_out_bytes=AMOUNTS,
     fqans=st.lists(FQANS, max_size=3).map(tuple),
-    job_name=OPTIONAL,
-    lrms=OPTIONAL,
     node_names=NODES,
     client_host=st.sampled_from([None, "ui.example.org:34567", "[2001:db8::1]:99", "10.0.0.1:1"]) | TEXT,
-    local_user=OPTIONAL,
-    project=OPTIONAL,
-    system_software=OPTIONAL,
-    wn_instance=OPTIONAL,
     benchmark=BENCHMARKS,
     run_time_environments=st.lists(TEXT, max_size=3).map(tuple),
     transfers=TRANSFERS,
-    lrms_submit_time=MAYBE_TIMES,
-    lrms_start_time=MAYBE_TIMES,
-    lrms_end_time=MAYBE_TIMES,
+    **dict.fromkeys(_OPTIONAL, OPTIONAL),
+    **dict.fromkeys(_AMOUNTS, AMOUNTS),
+    **dict.fromkeys(("submit_time", "end_time"), TIMES),
+    **dict.fromkeys(("lrms_submit_time", "lrms_start_time", "lrms_end_time"), MAYBE_TIMES),
 )
 
 GOOD_AMOUNTS = st.integers(0, 2**20)

@@ -177,18 +177,10 @@ def sample(
 def sysinfo_of(**more: object) -> dict[str, object]:
     """What a node is."""
     attributes: dict[str, object] = {
-        "time": "2026-11-20T09:00:00+00:00",
-        "cluster": "c",
-        "node": "n1",
-        "os_name": "Linux",
-        "os_release": "6.1",
-        "sockets": 1,
-        "cores_per_socket": 4,
-        "threads_per_core": 2,
-        "cpu_model": "AMD EPYC 7763",
-        "architecture": "x86_64",
-        "memory": 1024,
-    }
+        "time": "2026-11-20T09:00:00+00:00", "cluster": "c", "node": "n1", "os_name": "Linux", "os_release": "6.1",
+        "sockets": 1, "cores_per_socket": 4, "threads_per_core": 2, "cpu_model": "AMD EPYC 7763",
+        "architecture": "x86_64", "memory": 1024,
+    }  # fmt: skip
     data = {"type": "sysinfo", "attributes": attributes | more}
     return {"meta": {"producer": "sonar", "version": "0.19.0"}, "data": data}
 

@@ -38,18 +38,10 @@ def sysinfo(version: str) -> dict[str, Any]:
     """A node with a card of AMD, which has no uuid of its own."""
     card: dict[str, Any] = {"index": 0, "uuid": "", "manufacturer": "AMD", "model": "MI250", "memory": 67108864}
     attributes: dict[str, Any] = {
-        "time": "2026-11-20T09:00:00+01:00",
-        "node": "c1-7",
-        "os_name": "Linux",
-        "os_release": "5.14.0",
-        "sockets": 2,
-        "cores_per_socket": 32,
-        "threads_per_core": 2,
-        "cpu_model": "AMD EPYC 7543",
-        "architecture": "x86_64",
-        "memory": 527000000,
-        "cards": [card],
-    }
+        "time": "2026-11-20T09:00:00+01:00", "node": "c1-7", "os_name": "Linux", "os_release": "5.14.0", "sockets": 2,
+        "cores_per_socket": 32, "threads_per_core": 2, "cpu_model": "AMD EPYC 7543", "architecture": "x86_64",
+        "memory": 527000000, "cards": [card],
+    }  # fmt: skip
     if number(version) < 16:
         attributes["software"] = [{"key": "rocm", "name": "ROCm", "version": "6.1"}]
     else:
@@ -133,18 +125,10 @@ def jobs(version: str) -> list[dict[str, Any]]:
         "sacct": {"AllocTRES": "cpu=8,mem=16G,node=1", "AveCPU": 1800, "MaxRSS": 3200000, "MaxVMSize": 5200000},
     }
     pending: dict[str, Any] = {
-        "job_id": 72,
-        "job_name": "later",
-        "job_state": "PENDING",
-        "user_name": "bob",
-        "account": "nn9999k",
-        "submit_time": "2026-11-20T11:10:00+01:00",
-        "time_limit": 1,
-        "partition": "accel",
-        "priority": 12,
-        "requested_cpus": 64,
-        "requested_node_count": 4,
-    }
+        "job_id": 72, "job_name": "later", "job_state": "PENDING", "user_name": "bob", "account": "nn9999k",
+        "submit_time": "2026-11-20T11:10:00+01:00", "time_limit": 1, "partition": "accel", "priority": 12,
+        "requested_cpus": 64, "requested_node_count": 4,
+    }  # fmt: skip
     element = copy.deepcopy(main) | {"job_id": 74, "job_name": "many", "array_job_id": 73, "array_task_id": 4}
     changed = {"job_id": 72, "priority": 22, "requested_cpus": 64}
     if number(version) <= 16:

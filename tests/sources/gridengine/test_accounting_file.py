@@ -377,16 +377,9 @@ def test_a_start_that_is_not_known() -> None:
     found = {one.job_number: one for name in ("g3", "g8") for one in records(CASES / f"{name}.acc")}
 
     assert {number: one.end_time_us - one.start_time_us for number, one in found.items()} == {
-        31: 100_333_000,
-        32: 0,
-        33: 100 * US,
-        34: -10 * US,
-        35: 100 * US,
-        36: 100 * US,
-        41: 100 * US,
-        42: 100 * US,
+        31: 100_333_000, 32: 0, 33: 100 * US, 34: -10 * US, 35: 100 * US, 36: 100 * US, 41: 100 * US, 42: 100 * US,
         43: 100 * US,
-    }
+    }  # fmt: skip
 
 
 @pytest.mark.parametrize(

@@ -118,17 +118,9 @@ def test_outcomes(host) -> None:
     }
 
     assert {number: tuple(found[number]) for number in (8, 9, 11, 12, 3, 4, 57, 60, 62, 63)} == {
-        8: ("completed", 0),
-        9: ("failed", 3),
-        11: ("failed", 256 + 9),
-        12: ("completed", 0),
-        3: ("failed", 256 + 15),
-        4: ("failed", 1),
-        57: ("failed", 1),
-        60: ("failed", 1),
-        62: ("failed", 1),
-        63: ("aborted", 15),
-    }
+        8: ("completed", 0), 9: ("failed", 3), 11: ("failed", 256 + 9), 12: ("completed", 0), 3: ("failed", 256 + 15),
+        4: ("failed", 1), 57: ("failed", 1), 60: ("failed", 1), 62: ("failed", 1), 63: ("aborted", 15),
+    }  # fmt: skip
     assert host.rows("SELECT exit_code, status, wall_s FROM v1_jobs WHERE local_job_id = '2' ORDER BY submit_time") == [
         (1, "failed", 6),
         (0, "completed", 3),

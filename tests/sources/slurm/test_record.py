@@ -123,17 +123,10 @@ def test_exit_codes() -> None:
     found = {number: (one.state, one.exit_status, one.exit_signal) for (number, _), one in runs(TABLE).items()}
 
     assert {number: found[number] for number in (9, 10, 11, 12, 3, 4, 5, 63, 57, 60)} == {
-        9: ("FAILED", 3, 0),
-        10: ("FAILED", 9, 0),
-        11: ("FAILED", 0, 9),
-        12: ("COMPLETED", 0, 0),
-        3: ("TIMEOUT", 0, 15),
-        4: ("TIMEOUT", 0, 0),
-        5: ("FAILED", 42, 0),
-        63: ("CANCELLED", 0, 0),
-        57: ("PREEMPTED", 0, 0),
-        60: ("NODE_FAIL", 0, 0),
-    }
+        9: ("FAILED", 3, 0), 10: ("FAILED", 9, 0), 11: ("FAILED", 0, 9), 12: ("COMPLETED", 0, 0),
+        3: ("TIMEOUT", 0, 15), 4: ("TIMEOUT", 0, 0), 5: ("FAILED", 42, 0), 63: ("CANCELLED", 0, 0),
+        57: ("PREEMPTED", 0, 0), 60: ("NODE_FAIL", 0, 0),
+    }  # fmt: skip
 
 
 def test_time_in_suspension_does_not_count() -> None:

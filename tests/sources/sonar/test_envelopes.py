@@ -19,16 +19,9 @@ from arcacct.sources.sonar.jobs import Site
 from arcacct.sources.sonar.samples import Sample
 
 SYSINFO = {
-    "time": "2026-11-20T09:00:00+00:00",
-    "node": "n1",
-    "os_name": "Linux",
-    "os_release": "6",
-    "sockets": 1,
-    "cores_per_socket": 2,
-    "threads_per_core": 1,
-    "architecture": "x86_64",
-    "memory": 1024,
-}
+    "time": "2026-11-20T09:00:00+00:00", "node": "n1", "os_name": "Linux", "os_release": "6", "sockets": 1,
+    "cores_per_socket": 2, "threads_per_core": 1, "architecture": "x86_64", "memory": 1024,
+}  # fmt: skip
 
 
 def enveloped(kind: str, attributes: dict[str, object]) -> dict[str, object]:

@@ -194,18 +194,10 @@ def ran(job_id=7, start=0, end=30, **more):
 def sysinfo(time="2026-11-20T09:00:00+00:00", node="n1", cluster="c", **more):
     """What a node is."""
     attributes = {
-        "time": time,
-        "cluster": cluster,
-        "node": node,
-        "os_name": "Linux",
-        "os_release": "6.1",
-        "sockets": 1,
-        "cores_per_socket": 4,
-        "threads_per_core": 2,
-        "cpu_model": "AMD EPYC 7763",
-        "architecture": "x86_64",
+        "time": time, "cluster": cluster, "node": node, "os_name": "Linux", "os_release": "6.1", "sockets": 1,
+        "cores_per_socket": 4, "threads_per_core": 2, "cpu_model": "AMD EPYC 7763", "architecture": "x86_64",
         "memory": 1024,
-    } | more
+    } | more  # fmt: skip
     return {"meta": {"producer": "sonar", "version": "0.19.0"}, "data": {"type": "sysinfo", "attributes": attributes}}
 
 
