@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterator
 from contextlib import closing
 from urllib.parse import urlsplit
 
+import breakages
 import psutil
 import pytest
 from campaigns import cross
@@ -135,30 +136,6 @@ def test_offline_asks_nobody(live, box) -> None:
     assert [server.connections for server in box.servers.values()] == asked
 
 
-def line_without_options(site: Clinic) -> None:
-    site.lines[2] = f"statecallout=SUBMIT {site.launcher} %C %I %S"
-
-
-def line_that_fails_jobs(site: Clinic) -> None:
-    site.lines[2] = f"statecallout=SUBMIT timeout=10,onfailure=fail,ontimeout=log {site.launcher} %C %I %S"
-
-
-def line_with_other_arguments(site: Clinic) -> None:
-    site.lines[2] = f"statecallout=SUBMIT {OPTIONS} {site.launcher} %I %S"
-
-
-def no_callouts(site: Clinic) -> None:
-    site.lines = []
-
-
-def no_callout_for_the_end(site: Clinic) -> None:
-    site.lines.pop()
-
-
-def callout_twice(site: Clinic) -> None:
-    site.lines.append(site.lines[0])
-
-
 def callout_for_no_state(site: Clinic) -> None:
     site.lines.append(f"statecallout=RUNNING {OPTIONS} {site.launcher} %C %I %S")
 
@@ -183,12 +160,12 @@ def arex_writes_the_file(site: Clinic) -> None:
 
 
 BROKEN_TEXTS = {
-    line_without_options: ("callouts", CRITICAL, "has no options between state and program", 78),
-    line_that_fails_jobs: ("callouts", WARNING, "would fail the user's job", 0),
-    line_with_other_arguments: ("callouts", CRITICAL, "end it with %C %I %S", 78),
-    no_callouts: ("callouts", CRITICAL, "no statecallout= lines of arcacct", 78),
-    no_callout_for_the_end: ("callouts", WARNING, "missing for FINISHED", 0),
-    callout_twice: ("callouts", WARNING, "is the second for ACCEPTED", 0),
+    breakages.a_callout_without_options: ("callouts", CRITICAL, "has no options between state and program", 78),
+    breakages.a_callout_that_fails_jobs: ("callouts", WARNING, "would fail the user's job", 0),
+    breakages.a_callout_with_other_arguments: ("callouts", CRITICAL, "end it with %C %I %S", 78),
+    breakages.no_callouts: ("callouts", CRITICAL, "no statecallout= lines of arcacct", 78),
+    breakages.no_callout_for_the_end: ("callouts", WARNING, "missing for FINISHED", 0),
+    breakages.a_state_with_two_callouts: ("callouts", WARNING, "is the second for ACCEPTED", 0),
     callout_for_no_state: ("callouts", CRITICAL, "RUNNING is not a state", 78),
     jura: ("jura", CRITICAL, "would publish in addition to arcacct", 78),
     misspelt: ("configuration", CRITICAL, "did you mean settle?", 78),
@@ -251,23 +228,6 @@ def test_jura_that_may_publish_too(mended) -> None:
     assert (one.severity, "arex/jura/apel:b" in one.detail) == (OK, True)
 
 
-def missing(site: Clinic) -> None:
-    site.launcher.unlink()
-
-
-def not_executable(site: Clinic) -> None:
-    site.launcher.chmod(0o644)
-
-
-def no_program(site: Clinic) -> None:
-    site.put("this is no program\n")
-    site.launcher.write_bytes(b"\x7fELF and no more")
-
-
-def failing(site: Clinic) -> None:
-    site.put("#!/bin/sh\nexit 3\n")
-
-
 def of_0_2(site: Clinic) -> None:
     site.put(LAUNCHER_OF_0_2)
 
@@ -295,10 +255,10 @@ exit 0
 """What `arcacct doctor` looks at in one."""
 
 BROKEN_LAUNCHERS = {
-    missing: (CRITICAL, "does not exist (no such file or directory): A-REX fails each job"),
-    not_executable: (CRITICAL, "is not an executable program"),
-    no_program: (CRITICAL, "cannot be started (Exec format error)"),
-    failing: (CRITICAL, "exits with 3, and A-REX treats that as a failure"),
+    breakages.no_launcher: (CRITICAL, "does not exist (no such file or directory): A-REX fails each job"),
+    breakages.a_launcher_that_is_not_executable: (CRITICAL, "is not an executable program"),
+    breakages.a_launcher_that_is_no_program: (CRITICAL, "cannot be started (Exec format error)"),
+    breakages.a_launcher_that_fails: (CRITICAL, "exits with 3, and A-REX treats that as a failure"),
     of_0_2: (WARNING, "arcacct-hook is the launcher of 0.2: it starts another program for each event"),
     arcacct_record: (WARNING, "name the launcher in the statecallout lines: /usr/libexec/arcacct-hook"),
 }

@@ -24,30 +24,16 @@ BEGIN = 1_795_168_000
 SITE = BatchSite("default", default_benchmark="HEPSPEC:11.11")
 
 _USUAL = {
-    "qname": "all.q",
-    "hostname": "wn1",
-    "group": "users",
-    "owner": "alice",
-    "job_name": "job",
-    "job_number": "1",
+    "qname": "all.q", "hostname": "wn1", "group": "users", "owner": "alice", "job_name": "job", "job_number": "1",
     "account": "sge",
     **dict.fromkeys(("priority", "submission_time", "start_time", "end_time", "failed", "exit_status"), "0"),
     **dict.fromkeys(("ru_wallclock", "ru_utime", "ru_stime", "ru_maxrss", "ru_ixrss", "ru_ismrss", "ru_idrss"), "0"),
     **dict.fromkeys(("ru_isrss", "ru_minflt", "ru_majflt", "ru_nswap", "ru_inblock", "ru_oublock"), "0"),
-    **dict.fromkeys(("ru_msgsnd", "ru_msgrcv", "ru_nsignals", "ru_nvcsw", "ru_nivcsw"), "0"),
-    "project": "NONE",
-    "department": "defaultdepartment",
-    "granted_pe": "NONE",
-    "slots": "1",
-    "task_number": "0",
-    **dict.fromkeys(("cpu", "mem", "io"), "0.000000"),
-    "category": "NONE",
-    "iow": "0.000000",
-    "pe_taskid": "NONE",
-    "maxvmem": "0.000000",
-    "arid": "0",
-    "ar_submission_time": "0",
-}
+    **dict.fromkeys(("ru_msgsnd", "ru_msgrcv", "ru_nsignals", "ru_nvcsw", "ru_nivcsw"), "0"), "project": "NONE",
+    "department": "defaultdepartment", "granted_pe": "NONE", "slots": "1", "task_number": "0",
+    **dict.fromkeys(("cpu", "mem", "io"), "0.000000"), "category": "NONE", "iow": "0.000000", "pe_taskid": "NONE",
+    "maxvmem": "0.000000", "arid": "0", "ar_submission_time": "0",
+}  # fmt: skip
 """A colon line of 45 fields."""
 
 
