@@ -17,6 +17,7 @@ import shutil
 import sqlite3
 import tempfile
 from contextlib import closing
+from typing import Any
 
 import arex_writer
 import conf_files
@@ -367,23 +368,8 @@ def _longest(database: pathlib.Path) -> int:
         return max(one.fetchone()[0] or 0 for one in longest)
 
 
-def _jobs(database: bytes | pathlib.Path) -> int:
-    """How many jobs there are, whatever else is known of them; 0 of a file that is not sound."""
-    with closing(sqlite3.connect(":memory:" if isinstance(database, bytes) else database)) as con:
-        con.text_factory = bytes
-        con.set_progress_handler(lambda: 1, 1_000_000)
-        try:
-            if isinstance(database, bytes):
-                con.deserialize(database)
-            if con.execute("PRAGMA integrity_check(1)").fetchone() != (b"ok",):
-                return 0
-            return int(con.execute("SELECT count(DISTINCT JobID) FROM AAR").fetchone()[0])
-        except (sqlite3.Error, MemoryError, UnicodeError):
-            return 0
-
-
-def _records(database: bytes | pathlib.Path) -> dict[str, tuple[object, ...]]:
-    """Of each job that can be read, what it is paid by; nothing of a file in which tables are something else."""
+def _asked(database: bytes | pathlib.Path, query: str) -> list[tuple[Any, ...]]:
+    """The rows of an answer; none of a file that is not sound, or in which tables are something else."""
     with closing(sqlite3.connect(":memory:" if isinstance(database, bytes) else database)) as con:
         con.text_factory = bytes
         # An endless view ends, and its file counts as one that has nothing.
@@ -393,11 +379,21 @@ def _records(database: bytes | pathlib.Path) -> dict[str, tuple[object, ...]]:
                 con.deserialize(database)
             if con.execute("PRAGMA integrity_check(1)").fetchone() != (b"ok",):
                 # Then each way to a row may find another one.
-                return {}
-            return {row[0]: row[1:] for row in con.execute(_PAID)}
+                return []
+            return con.execute(query).fetchall()
         except (sqlite3.Error, MemoryError, UnicodeError):
             # SQLite's own messages may be no text either.
-            return {}
+            return []
+
+
+def _jobs(database: bytes | pathlib.Path) -> int:
+    """How many jobs there are, whatever else is known of them."""
+    return len(_asked(database, "SELECT DISTINCT JobID FROM AAR"))
+
+
+def _records(database: bytes | pathlib.Path) -> dict[str, tuple[object, ...]]:
+    """Of each job that can be read, what it is paid by."""
+    return {row[0]: row[1:] for row in _asked(database, _PAID)}
 
 
 def _run(conf: str, *arguments: str) -> Ended:

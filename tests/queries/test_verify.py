@@ -174,9 +174,7 @@ def test_a_month_of_which_a_rex_had_no_job_agrees(beside) -> None:
 def test_a_lost_job_is_named(ours) -> None:
     """A job that only the control directory has is told with its id and the way to get it; exit code 1."""
     job_id = corpus.names()["multicore"]
-    with closing(sqlite3.connect(ours.database)) as con:
-        con.execute("DELETE FROM AAR WHERE JobID = ?", (job_id,))
-        con.commit()
+    changed(ours.database, "DELETE FROM AAR WHERE JobID = ?", job_id)
 
     code, report = asked(ours.conf)
 
@@ -188,9 +186,7 @@ def test_a_lost_job_is_named(ours) -> None:
 def test_other_hours_are_told_by_job(ours) -> None:
     """A job whose wall time was changed is told with both values."""
     job_id = corpus.names()["multicore"]
-    with closing(sqlite3.connect(ours.database)) as con:
-        con.execute("UPDATE AAR SET UsedWalltime = 4711 WHERE JobID = ?", (job_id,))
-        con.commit()
+    changed(ours.database, "UPDATE AAR SET UsedWalltime = 4711 WHERE JobID = ?", job_id)
 
     _code, report = asked(ours.conf)
 

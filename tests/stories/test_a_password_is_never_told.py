@@ -31,34 +31,23 @@ LINES = {
 COMMANDS = [("config", "check"), ("config", "show"), ("status",), ("publish",)]
 
 
-@pytest.mark.parametrize("line", LINES.values(), ids=LINES)
-def test_the_password_of_a_proxy_is_never_told(tmp_path, capfd, line) -> None:
+URLS = ("https://me:{}", "https://me:{}/sgas", "https://me:{}%00", "me:{}")
+"""A receiver has no password; whoever writes one there may have forgotten the host, too."""
+MARKS = ("?token=", "#", "/x?a=b&key=")
+"""A receiver's URL has no query; whoever writes one there may have put a token in it."""
+FILES = [
+    *(pytest.param(f"[common]\n{line}\n", TARGET, id=name) for name, line in LINES.items()),
+    *(pytest.param("", f"[arex/jura/sgas:s]\ntargeturl = {url.format(SECRET)}\n", id=url) for url in URLS),
+    *(pytest.param("", TARGET.replace("/sgas\n", f"/sgas{mark}{SECRET}\n"), id=mark) for mark in MARKS),
+]
+
+
+@pytest.mark.parametrize(("common", "target"), FILES)
+def test_the_password_of_a_proxy_or_a_receiver_is_never_told(tmp_path, capfd, common, target) -> None:
     """By no command that reads it, whether the line can be used or not."""
     (tmp_path / "control").mkdir()
-    (tmp_path / "arc.conf").write_text(f"[common]\n{line}\n[arex]\ncontroldir = {tmp_path}/control\n")
-    (tmp_path / "arcacct.conf").write_text(f"[common]\n{line}\n{TARGET}")
-    for command in COMMANDS:
-        done = said(capfd, "--config", tmp_path / "arc.conf", *command)
-        assert "s3cr3t" not in done.stdout + done.stderr, command
-
-
-@pytest.mark.parametrize("url", ["https://me:{}", "https://me:{}/sgas", "https://me:{}%00", "me:{}"])
-def test_the_password_of_a_receiver_is_never_told(tmp_path, capfd, url) -> None:
-    """No receiver has one; whoever writes one there may have forgotten the host, too."""
-    (tmp_path / "control").mkdir()
-    (tmp_path / "arc.conf").write_text(f"[arex]\ncontroldir = {tmp_path}/control\n")
-    (tmp_path / "arcacct.conf").write_text(f"[arex/jura/sgas:s]\ntargeturl = {url.format(SECRET)}\n")
-    for command in COMMANDS:
-        done = said(capfd, "--config", tmp_path / "arc.conf", *command)
-        assert SECRET not in done.stdout + done.stderr, command
-
-
-@pytest.mark.parametrize("mark", ["?token=", "#", "/x?a=b&key="])
-def test_what_is_asked_for_behind_a_url_is_never_told(tmp_path, capfd, mark) -> None:
-    """No receiver's URL has a query; whoever writes one there may have put a token in it."""
-    (tmp_path / "control").mkdir()
-    (tmp_path / "arc.conf").write_text(f"[arex]\ncontroldir = {tmp_path}/control\n")
-    (tmp_path / "arcacct.conf").write_text(TARGET.replace("/sgas\n", f"/sgas{mark}{SECRET}\n"))
+    (tmp_path / "arc.conf").write_text(f"{common}[arex]\ncontroldir = {tmp_path}/control\n")
+    (tmp_path / "arcacct.conf").write_text(f"{common}{target}")
     for command in COMMANDS:
         done = said(capfd, "--config", tmp_path / "arc.conf", *command)
         assert "s3cr3t" not in done.stdout + done.stderr, command

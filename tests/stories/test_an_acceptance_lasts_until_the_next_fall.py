@@ -136,16 +136,22 @@ def test_jobs_under_a_mistyped_name_move_to_the_right_one(memory, empty_box, kin
     assert announced == {("SITE", 6): 6, ("SIGHT", 7): 0, ("SITE", 7): 9}
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_an_old_name_by_mistake_moves_nothing(memory, empty_box, kind) -> None:
-    """The site was renamed for good; the old name, put back by mistake, is the older one: it proves nothing."""
+def renamed(memory, empty_box, kind: str) -> Site:
+    """A site that got the name NEW for good: June was published under the old name, July under the new one."""
     messages = SUMMARIES.replace("=summaries", f"={kind}")
     site = Site(memory, empty_box, messages)
     site.send(*jobs(5))
     site.configure(messages.replace("=SITE", "=NEW"))
     site.record(Job("july", JUNE + 30 * DAY_S))
     assert site.publish(former_names="keep").error is None
-    site.configure(messages)
+    return site
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_an_old_name_by_mistake_moves_nothing(memory, empty_box, kind) -> None:
+    """The site was renamed for good; the old name, put back by mistake, is the older one: it proves nothing."""
+    site = renamed(memory, empty_box, kind)
+    site.configure(SUMMARIES.replace("=summaries", f"={kind}"))
     site.record(Job("more", JUNE + 30 * DAY_S + 1))
 
     error = site.publish().error
@@ -157,12 +163,7 @@ def test_an_old_name_by_mistake_moves_nothing(memory, empty_box, kind) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_month_before_a_rename_keeps_its_name(memory, empty_box, kind) -> None:
     """A late job of a month that was published under the old name waits, and the message names that."""
-    messages = SUMMARIES.replace("=summaries", f"={kind}")
-    site = Site(memory, empty_box, messages)
-    site.send(*jobs(5))
-    site.configure(messages.replace("=SITE", "=NEW"))
-    site.record(Job("july", JUNE + 30 * DAY_S))
-    assert site.publish(former_names="keep").error is None
+    site = renamed(memory, empty_box, kind)
     site.record(Job("late", JUNE + 500))
 
     error = site.publish().error

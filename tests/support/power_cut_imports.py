@@ -18,6 +18,7 @@ import sys
 from calendar import timegm
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
+from typing import Any
 
 import htcondor_files
 import slurm_files
@@ -265,12 +266,7 @@ class AskingSlurm(Importing):
 
     @staticmethod
     def take(here: Places, conf: pathlib.Path, folder: pathlib.Path, number: int) -> None:
-        now = _asked_at(number, 3)
-        policy = BatchPolicy(BatchSite("", (), BENCHMARK), now, 0)
-        with accounting(here) as con:
-            work = RunsImport(SLURM_SOURCE, here, con, policy, OutputForm(), print, lambda: now)
-            work.ask(SacctCommand(str(folder / "sacct")), _since(con, "SlurmProgress", _asked_at(-1, 3)))
-            work.finish()
+        _ask(here, SLURM_SOURCE, OutputForm(), SacctCommand(str(folder / "sacct")), "SlurmProgress", number, 3)
 
 
 # -- Grid Engine
@@ -367,23 +363,24 @@ class AskingHTCondor(Importing):
 
     @staticmethod
     def take(here: Places, conf: pathlib.Path, folder: pathlib.Path, number: int) -> None:
-        now = _asked_at(number, 20)
+        command = HistoryCommand(str(folder / "condor_history"))
+        _ask(here, HTCONDOR_SOURCE, HistoryForm(), command, "HTCondorProgress", number, 20)
+
+
+def _ask(here: Places, source: Any, form: Any, command: Any, progress: str, number: int, every_days: int) -> None:
+    """Ask a source after a round; as an operator does it: with `--since` once, where nothing was asked before."""
+    now = _asked_at(number, every_days)
+    with accounting(here) as con:
+        known = con.execute(f"SELECT 1 FROM {progress} WHERE AskedUntil IS NOT NULL").fetchone()
         policy = BatchPolicy(BatchSite("", (), BENCHMARK), now, 0)
-        with accounting(here) as con:
-            work = RunsImport(HTCONDOR_SOURCE, here, con, policy, HistoryForm(), print, lambda: now)
-            work.ask(HistoryCommand(str(folder / "condor_history")), _since(con, "HTCondorProgress", _asked_at(-1, 20)))
-            work.finish()
+        work = RunsImport(source, here, con, policy, form, print, lambda: now)
+        work.ask(command, None if known else _asked_at(-1, every_days))
+        work.finish()
 
 
 def _asked_at(number: int, every_days: int) -> int:
     """When a source is asked after a round; what ended is so old then that it is asked for once."""
     return slurm_files.BEGIN + number * every_days * DAY_S
-
-
-def _since(con: sqlite3.Connection, table: str, since: int) -> int | None:
-    """As an operator does it: `--since` once, where nothing was asked before."""
-    known = con.execute(f"SELECT 1 FROM {table} WHERE AskedUntil IS NOT NULL").fetchone()
-    return None if known else since
 
 
 def _program(path: pathlib.Path, script: str) -> None:
