@@ -6,8 +6,11 @@ import re
 from functools import lru_cache
 from typing import NamedTuple
 
-from arcacct.config.paths import VO
 from arcacct.resources import Accelerators
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from arcacct.config.paths import VO
 
 # The values that every format is made from: the A-REX Accounting Record and the monthly usage cell.
 #
