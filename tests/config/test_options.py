@@ -197,6 +197,14 @@ def test_two_targets_to_one_receiver(tmp_path, first, second, severity):
     assert all("same receiver as apel:egi" in problem.text for problem in problems)
 
 
+@pytest.mark.parametrize("block", [APEL, DIRECTORY])
+def test_a_site_of_apel_is_the_same_in_upper_and_lower_case(tmp_path, block):
+    """As APEL's database compares names: records and summaries would be added up."""
+    other = block.replace("EXAMPLE", "Example").replace(":egi", ":two").replace(":out", ":two")
+    _, problems = examine(conf_files.read(tmp_path, f"{block}{other}apel_messages = urs\n"), kinds())
+    assert [problem.severity for problem in problems if "goes to the same receiver" in problem.text] == ["error"]
+
+
 def test_two_sgas_targets_with_one_address_are_a_warning(tmp_path):
     """However its URL is spelt; SGAS ignores the repeats."""
     other = SGAS.replace(":one", ":two").replace("/sgas\n", "/sgas/ur/\n")

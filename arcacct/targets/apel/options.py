@@ -88,7 +88,7 @@ class APELTarget(APELContent):
     @property
     def receiver(self) -> tuple[object, ...]:
         """The same topic may serve several sites."""
-        return (self.url, self.gocdb_name)
+        return (self.url, self.gocdb_name.casefold())
 
     def check_credentials(self) -> None:
         """By TLS, and by a signature as messages have it."""

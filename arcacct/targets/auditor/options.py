@@ -75,7 +75,9 @@ def server_url(value: str) -> str:
     """``https://HOST[:PORT][/PATH]``, or the same with http. Raises ValueError."""
     scheme = "http" if value.startswith("http://") else "https"
     url = values.https_url(f"https{value.removeprefix('http')}" if scheme == "http" else value)
-    return f"{scheme}://{url.netloc}{url.path.rstrip('/')}"
+    # Of two spellings of one server, so that two targets at it are seen.
+    place = url.netloc.lower() if scheme == "http" else values.address_of(url).netloc
+    return f"{scheme}://{place}{url.path.rstrip('/')}"
 
 
 def _in_clear(value: str) -> str | None:

@@ -27,7 +27,7 @@ class DirectoryTarget(APELContent):
     @property
     def receiver(self) -> tuple[object, ...]:
         """One ``ssmsend`` may serve several sites."""
-        return (os.path.realpath(self.path), self.gocdb_name)
+        return (os.path.realpath(self.path), self.gocdb_name.casefold())
 
     def wrong(self) -> Iterator[tuple[str, str]]:
         """A directory that is not there, or not ours to write to."""

@@ -282,3 +282,22 @@ def test_the_commands_know_it(site, server) -> None:
 def test_what_config_check_says(site, options, words) -> None:
     (site.path / "arcacct.conf").write_text(f"[arcacct/auditor:a]\n{options}")
     assert words in command(site, "config", "check").output
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        ("https://h:8443", "https://H:8443/"),
+        ("https://h:443", "https://h"),
+        ("https://h/auditor", "https://H:443/auditor/"),
+        ("http://h:8000", "http://H:8000"),
+    ],
+)
+def test_a_server_is_the_same_in_each_spelling(site, first, second) -> None:
+    """With two prefixes of ids it would have every job twice."""
+    blocks = [
+        f"[arcacct/auditor:{name}]\ntargeturl={url}\nsite_id=S\nlocalid_prefix={name}\n"
+        for name, url in (("a", first), ("b", second))
+    ]
+    (site.path / "arcacct.conf").write_text("".join(blocks))
+    assert "AUDITOR would have every job twice" in command(site, "config", "check").output
