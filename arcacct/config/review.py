@@ -12,20 +12,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from arcacct import entry_points
-from arcacct.config import paths
-from arcacct.config.options import (
-    ARC_BLOCKS,
-    ARC_ONLY,
-    ERROR,
-    OBSOLETE,
-    WARNING,
-    Kinds,
-    Problem,
-    Spec,
-    find,
-    named,
-    options_of,
-)
+from arcacct.config import options, paths
+from arcacct.config.options import ERROR, WARNING, Kinds, Problem, Spec
 from arcacct.config.parser import ARC_CONF, OUR_CONF, Block, Conf, Option, is_run_time
 from arcacct.config.values import benchmark_advice
 
@@ -59,7 +47,7 @@ def review(conf: Conf, kinds: Kinds, *, allow_jura: bool) -> list[Problem]:
     for block in conf.blocks.values():
         problems += _block(conf, block, kinds)
         problems += _vomsless(conf, block)
-        problems += _without_effect(conf, block, options_of(kinds))
+        problems += _without_effect(conf, block, options.options_of(kinds))
     # Lines of arc.conf for the VO of jobs that arcacct does not see, since arcacct.conf has the block without them.
     for block in conf.replaced:
         ours = conf.blocks[block.name]
@@ -108,8 +96,8 @@ def _moving(conf: Conf) -> str:
 
 def _block(conf: Conf, block: Block, kinds: Kinds) -> Iterator[Problem]:
     # [custom:arcacct] is another name of [arcacct].
-    kind, options = "arcacct" if block.name == "custom:arcacct" else block.kind, options_of(kinds)
-    yield from _contradictions(block, options.get(kind, ()))
+    kind, specs = "arcacct" if block.name == "custom:arcacct" else block.kind, options.options_of(kinds)
+    yield from _contradictions(block, specs.get(kind, ()))
     is_ours = block.kind == "arcacct" or (block.kind in kinds and not kinds[block.kind].is_arcs)
     ours = block.file == conf.our_conf or is_ours or kind == "arcacct"
     if kind == ARCHIVING:
@@ -123,8 +111,8 @@ def _block(conf: Conf, block: Block, kinds: Kinds) -> Iterator[Problem]:
         yield from _options(block, kind, kinds, strict=ours and kind != "arex/jura")
     elif kind in entry_points.PARTS["arcacct.targets"]:
         yield _about(block, ERROR, entry_points.NOT_INSTALLED)
-    elif ours and kind not in ARC_BLOCKS:
-        known = [*options, *ARC_BLOCKS]
+    elif ours and kind not in options.ARC_BLOCKS:
+        known = [*specs, *options.ARC_BLOCKS]
         yield _about(block, ERROR, f"is not a block of {OUR_CONF}; {_instead(kind, known, 'remove it')}")
     if block.file in conf.arc_files and is_ours:
         other = ", or rename it [custom:arcacct]" if block.kind == "arcacct" else ""
@@ -135,9 +123,9 @@ def _block(conf: Conf, block: Block, kinds: Kinds) -> Iterator[Problem]:
         yield _about(block, WARNING, f"is ignored: {conf.blocks['arcacct'].file} has [arcacct]")
 
 
-def _contradictions(block: Block, options: Iterable[Spec]) -> Iterator[Problem]:
+def _contradictions(block: Block, specs: Iterable[Spec]) -> Iterator[Problem]:
     """Options that have one value, and another one in another file."""
-    for spec in options:
+    for spec in specs:
         lines = [line for line in block.options.get(spec.name, ()) if line.value and not spec.repeated]
         for other in lines[:-1]:
             if other.file != lines[-1].file and other.value != lines[-1].value:
@@ -145,18 +133,18 @@ def _contradictions(block: Block, options: Iterable[Spec]) -> Iterator[Problem]:
                 yield _option(block, lines[-1], spec.name, WARNING, text)
 
 
-def _without_effect(conf: Conf, block: Block, options: Mapping[str, Iterable[Spec]]) -> Iterator[Problem]:
+def _without_effect(conf: Conf, block: Block, specs: Mapping[str, Iterable[Spec]]) -> Iterator[Problem]:
     """Find options without effect: the option that they need is set neither here nor in a block that inherits them."""
-    for needing in options.get(block.kind, ()):
+    for needing in specs.get(block.kind, ()):
         lines = [line for line in block.options.get(needing.name, ()) if line.value]
         if not needing.needs or not lines:
             continue
         needed = [
             found
             for one in conf.blocks.values()
-            for spec in options.get(one.kind, ())
+            for spec in specs.get(one.kind, ())
             if spec.name == needing.name and (one is block or block.name in spec.inherits)
-            for found in find(conf, one.name, named(options[one.kind], spec.needs)).texts
+            for found in options.find(conf, one.name, options.named(specs[one.kind], spec.needs)).texts
         ]
         if not needed:
             text = f"has no effect without {needing.needs}; set {needing.needs}, too, or remove this line"
@@ -188,15 +176,15 @@ def _vomsless(conf: Conf, block: Block) -> Iterator[Problem]:
 
 
 def _options(block: Block, kind: str, kinds: Kinds, *, strict: bool) -> Iterator[Problem]:
-    specs = {spec.name: spec for spec in options_of(kinds)[kind]}
-    obsolete = kinds[kind].obsolete if kind in kinds else OBSOLETE.get(kind, ())
+    specs = {spec.name: spec for spec in options.options_of(kinds)[kind]}
+    obsolete = kinds[kind].obsolete if kind in kinds else options.OBSOLETE.get(kind, ())
     for name, lines in block.options.items():
         if name in specs:
             yield from _lines(block, specs[name], lines)
         elif name in obsolete:
             since = "arcacct 0.3" if kind == "arcacct" else "ARC 6.8"
             yield _option(block, lines[-1], name, WARNING, f"is obsolete since {since} and ignored; remove it")
-        elif name not in ARC_ONLY.get(kind, ()):
+        elif name not in options.ARC_ONLY.get(kind, ()):
             yield from _unknown(block, kind, name, lines[-1], kinds, strict=strict)
 
 
@@ -214,16 +202,16 @@ def _lines(block: Block, spec: Spec, lines: list[Option]) -> Iterator[Problem]:
 
 
 def _unknown(block: Block, kind: str, name: str, line: Option, kinds: Kinds, *, strict: bool) -> Iterator[Problem]:
-    names = {block: [spec.name for spec in options] for block, options in options_of(kinds).items()}
-    specs = names[kind]
+    names = {block: [spec.name for spec in specs] for block, specs in options.options_of(kinds).items()}
+    known = names[kind]
     homes = [f"[{other}]" for other in ("arcacct", *kinds) if name in names[other]]
     if not strict:
-        if _like(name, specs):
-            yield _option(block, line, name, WARNING, f"is not an option of [{kind}]; {_instead(name, specs, '')}")
+        if _like(name, known):
+            yield _option(block, line, name, WARNING, f"is not an option of [{kind}]; {_instead(name, known, '')}")
     elif homes:
         yield _option(block, line, name, ERROR, f"is not an option of [{kind}]; it belongs in {' or '.join(homes)}")
     else:
-        yield _option(block, line, name, ERROR, f"is not an option of [{kind}]; {_instead(name, specs, 'remove it')}")
+        yield _option(block, line, name, ERROR, f"is not an option of [{kind}]; {_instead(name, known, 'remove it')}")
 
 
 def _instead(name: str, known: Iterable[str], otherwise: str) -> str:
@@ -286,9 +274,9 @@ def all_callouts(conf: Conf) -> list[Callout]:
     for line in block.options.get("statecallout", ()) if block is not None else ():
         state, *words = line.value.split() or [""]
         # A path in the place of the options: A-REX takes it for them.
-        options = "" if words[:1] and words[0].startswith("/") else " ".join(words[:1])
-        program, *arguments = words[1 if options else 0 :] or [""]
-        found.append(Callout(line, state, options, program, tuple(arguments)))
+        given = "" if words[:1] and words[0].startswith("/") else " ".join(words[:1])
+        program, *arguments = words[1 if given else 0 :] or [""]
+        found.append(Callout(line, state, given, program, tuple(arguments)))
     return found
 
 

@@ -8,20 +8,11 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from arcacct import secrecy
-from arcacct.config import options, paths
+from arcacct.config import options, paths, values
 from arcacct.config.options import Kinds, Problem, Target
 from arcacct.config.parser import Conf, Option
 from arcacct.config.paths import Places, places
 from arcacct.config.review import callouts, jura_targets, review
-from arcacct.config.values import (
-    CPUWatts,
-    InstalledCores,
-    MapRule,
-    NodeBenchmark,
-    Thresholds,
-    installed_cores,
-    node_benchmark,
-)
 from arcacct.errors import ConfigError
 from arcacct.wording import count_of
 
@@ -42,11 +33,11 @@ class Settings(NamedTuple):
     lrms_host: str
     """SubmitHost, MachineName and recordId host of jobs without an endpoint."""
     local_group_prefix: str | None
-    map: tuple[MapRule, ...]
-    node_benchmarks: tuple[NodeBenchmark, ...]
-    cores: tuple[InstalledCores, ...]
+    map: tuple[values.MapRule, ...]
+    node_benchmarks: tuple[values.NodeBenchmark, ...]
+    cores: tuple[values.InstalledCores, ...]
     """No two hold on the same day."""
-    cpu_watts: tuple[CPUWatts, ...]
+    cpu_watts: tuple[values.CPUWatts, ...]
     core_watts: float | None
     pue: float | None
     carbon_intensity: str | None
@@ -58,7 +49,7 @@ class Settings(NamedTuple):
     names_kept_months: int
     """After so many whole months names of users become pseudonyms; 0: never."""
     settle_s: int
-    thresholds: Thresholds
+    thresholds: values.Thresholds
     warnings: tuple[Problem, ...]
 
 
@@ -85,11 +76,11 @@ def examine(
     """The settings, ``None`` where an error keeps them from being made, and every problem in the order of the files."""
     remember_secrets(conf)
     problems: list[Problem] = []
-    values = {
+    read = {
         kind: options.read_block(conf, kind, options.OPTIONS[kind], problems)
         for kind in ("common", "arex", "lrms", "arex/jura", "arcacct")
     }
-    common, ours = values["common"], values["arcacct"]
+    common, ours = read["common"], read["arcacct"]
     queues = []
     for block in conf.blocks.values():
         if block.kind == "queue" and block.label:
@@ -102,7 +93,7 @@ def examine(
     if not publishes:
         problems += _unwanted(conf, found)
         found = ()
-    controldir = os.path.abspath(values["arex"]["controldir"] or paths.CONTROLDIR)
+    controldir = os.path.abspath(read["arex"]["controldir"] or paths.CONTROLDIR)
     for option, path, text in paths.misplaced_options(conf, controldir, database):
         line = None if database and option == "database" else conf.option("arcacct", option)
         if line is None:
@@ -111,8 +102,8 @@ def examine(
             problems.append(Problem(options.ERROR, line.file, line.line, conf.blocks["arcacct"].name, option, text))
     problems += _contradicting(conf, "queue_benchmark", paths.queue_benchmark, lambda one: one.queue)
     # Patterns of CPU models are compared in small letters; the cores of the site have no name.
-    problems += _contradicting(conf, "node_benchmark", node_benchmark, lambda one: one.pattern.lower())
-    problems += _contradicting(conf, "cores", installed_cores, lambda _one: "")
+    problems += _contradicting(conf, "node_benchmark", values.node_benchmark, lambda one: one.pattern.lower())
+    problems += _contradicting(conf, "cores", values.installed_cores, lambda _one: "")
     limits = thresholds(conf, problems)
     problems = options.in_order(problems, conf.files)
     if options.errors(problems):
@@ -135,19 +126,19 @@ def examine(
     return made, problems
 
 
-def thresholds(conf: Conf, problems: list[Problem]) -> Thresholds:
+def thresholds(conf: Conf, problems: list[Problem]) -> values.Thresholds:
     """The limits of [arcacct]; the defaults where ``problems``, to which it adds what is wrong, has errors."""
-    values = options.read_block(conf, "arcacct", options.LIMITS, problems)
-    limits = Thresholds().changed(values)
+    given = options.read_block(conf, "arcacct", options.LIMITS, problems)
+    limits = values.Thresholds().changed(given)
     for limit, *specs in zip(limits, options.LIMITS[::2], options.LIMITS[1::2], strict=True):
         is_beyond = limit.warning < limit.critical if limit.is_minimum else limit.warning > limit.critical
-        if is_beyond and None not in (values[spec.field] for spec in specs):
+        if is_beyond and None not in (given[spec.field] for spec in specs):
             found = {spec.name: options.find(conf, "arcacct", spec) for spec in specs}
             name, line = next((name, one.lines[0]) for name, one in found.items() if one.lines)
             texts = " is beyond ".join(f"{name}={one.texts[0]}" for name, one in found.items())
             text = f"{texts}, so nothing is a warning before it is critical; change one of them"
             problems.append(Problem(options.ERROR, line.file, line.line, conf.blocks["arcacct"].name, name, text))
-    return Thresholds() if options.errors(problems) else limits
+    return values.Thresholds() if options.errors(problems) else limits
 
 
 def _unwanted(conf: Conf, found: Sequence[Target]) -> Iterator[Problem]:

@@ -9,18 +9,9 @@ from typing import NamedTuple
 
 import click
 
+from arcacct.cli import options
 from arcacct.cli.console import examples, print_error, print_line
-from arcacct.cli.options import (
-    INSTANT,
-    FormerOption,
-    Parsed,
-    conf_of,
-    in_order,
-    need_kind,
-    places_of,
-    settings_of,
-    together,
-)
+from arcacct.cli.options import INSTANT, FormerOption, Parsed
 from arcacct.cli.queries import RATING
 from arcacct.cli.tables import LISTED, TOLD, format_option, show_object
 from arcacct.cli.tables import show as show_rows
@@ -69,12 +60,12 @@ def _given(**values: str | None) -> dict[str, str]:
     return {key: value for key, value in values.items() if value is not None}
 
 
-_places = in_order(
+_places = options.in_order(
     click.option("--machine", metavar="PLACE", help="Directory or URL; default: $MACHINEFEATURES."),
     click.option("--job", metavar="PLACE", help="Directory or URL; default: $JOBFEATURES."),
     click.option("--metadata-url", metavar="URL", help="A cloud's metadata service that names both directories."),
     click.option("--metadata-file", metavar="FILE", help="File for its answer, because it may be asked only once."),
-    together(dict, "where", ("machine", "job", "metadata_url", "metadata_file")),
+    options.together(dict, "where", ("machine", "job", "metadata_url", "metadata_file")),
 )
 """The options that say where features are; the command gets them as ``where``."""
 
@@ -104,7 +95,7 @@ def features() -> None:
 @click.option("--machine", metavar="PLACE", help="job: features of the machine, for the share of hs06.")
 @click.option("--owner", metavar="USER", help="job: give directory and files to this user.")
 @_FORCE
-@in_order(
+@options.in_order(
     *(
         click.option(
             f"--{name.replace('_', '-')}",
@@ -115,9 +106,9 @@ def features() -> None:
         )
         for name in KEYS
     ),
-    together(_given, "former", KEYS),
+    options.together(_given, "former", KEYS),
 )
-@together(WriteOptions, "given")
+@options.together(WriteOptions, "given")
 @click.pass_context
 def write(
     ctx: click.Context,
@@ -139,7 +130,7 @@ def write(
     for HTCondor also from the ads of job and slot); else from our record. If there is no value, nothing is written, and
     the exit code is 64.
     """
-    need_kind(ctx, kind, _FOR)
+    options.need_kind(ctx, kind, _FOR)
     names = [*former, *(key for key, _value in pairs)]
     if twice := [key for key in names if names.count(key) > 1]:
         raise UsageError(f"{twice[0]} is given twice; give each key once")
@@ -183,7 +174,7 @@ def _job_values(ctx: click.Context, directory: str, given: WriteOptions, chosen:
     """``chosen``, and what the record, the environment and the machine say. Raises UsageError without any value."""
     values: dict[str, str] = {}
     if given.record:
-        with closing(read_accounting(settings_of(ctx).places)) as con:
+        with closing(read_accounting(options.settings_of(ctx).places)) as con:
             aar = by_job_id(con, [given.record]).get(given.record)
         if aar is None:
             raise InputError(f"{given.record}: this job has no record")
@@ -306,7 +297,7 @@ def record(ctx: click.Context, jobid: tuple[str, ...], *, pattern: str | None, f
     pattern = pattern or former
     if pattern is None:
         raise click.MissingParameter(ctx=ctx, param_hint="'--pattern'", param_type="option")
-    here = places_of(ctx)
+    here = options.places_of(ctx)
     with accounting(here) as con:
         done = collect(con, here, pattern, jobid, retry=retry)
     print_error(*done.complaints)
@@ -334,7 +325,7 @@ def _ids_of(owner: str | None) -> tuple[int, int] | None:
 
 def _found(ctx: click.Context, where: dict[str, str | None]) -> tuple[Web, dict[str, str]]:
     """The web, and the place of features; it trusts the grid's authorities, which a worker node may lack."""
-    ca_dir = conf_of(ctx).get("common", "x509_cert_dir", "/etc/grid-security/certificates")
+    ca_dir = options.conf_of(ctx).get("common", "x509_cert_dir", "/etc/grid-security/certificates")
     web = Web(ca_dir if ca_dir and os.path.isdir(ca_dir) else None)
     where["metadata_file"] = where["metadata_file"] or default_file(os.environ)
     found = locations(os.environ, **where, fetch=web.get)
