@@ -44,7 +44,7 @@ def job_file(controldir: str, job_id: str, suffix: str, *, hashed: bool = False)
 
 def is_hashed(controldir: str, job_id: str) -> bool:
     """Whether the files of this job are in ARC 7's layout. It takes one system call."""
-    return _is_there(job_file(controldir, job_id, "local", hashed=True))
+    return os.path.lexists(job_file(controldir, job_id, "local", hashed=True))
 
 
 def status_files(controldir: str, job_id: str, state: str, *, hashed: bool = False) -> list[str]:
@@ -88,7 +88,7 @@ def is_whole(controldir: str) -> bool:
 
     A mount point without its file system is an empty directory: jobs that are missing there have not vanished.
     """
-    return all(_is_there(f"{controldir}/{folder}") for folder in STATUS_FOLDERS)
+    return all(os.path.lexists(f"{controldir}/{folder}") for folder in STATUS_FOLDERS)
 
 
 def count_status_files(controldir: str) -> int:
@@ -132,14 +132,6 @@ def _entries(controldir: str) -> Iterator[tuple[str, os.DirEntry[str]]]:
                 job_id = job_of(entry.name)
                 if job_id:
                     yield job_id, entry
-
-
-def _is_there(path: str) -> bool:
-    try:
-        os.lstat(path)
-    except OSError:
-        return False
-    return True
 
 
 def _is_missing(path: str) -> bool:

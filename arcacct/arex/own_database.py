@@ -326,11 +326,7 @@ def job_of(rows: ArexRows, clock: EventClock) -> Job:
     once = rows._replace(
         # A-REX 7 stores the whole ``VO#ISSUER`` of a line `vomsless_vo` (``#`` escaped).
         vo=rows.vo if rows.fqan is None else rows.vo.partition("%23")[0].strip(),
-        auth_tokens=(
-            tuple(dict.fromkeys(rows.auth_tokens))
-            if rows.fqan is None
-            else tokens_of_version_1(rows.auth_tokens, rows.fqan)
-        ),
+        auth_tokens=tokens_of_version_1(rows.auth_tokens, rows.fqan),
         rtes=_once(rows.rtes, ends),
         transfers=_once(rows.transfers, ends),
         extra=with_benchmark(rows.extra[last_end:], rows.benchmark),
@@ -338,14 +334,16 @@ def job_of(rows: ArexRows, clock: EventClock) -> Job:
     return as_job(once, clock.utc(rows.events, rows.numbers.submit_time, rows.numbers.end_time))
 
 
-def tokens_of_version_1(rows: Sequence[Row], fqan: str) -> tuple[Row, ...]:
+def tokens_of_version_1(rows: Sequence[Row], fqan: str | None) -> tuple[Row, ...]:
     """
-    Return the rows of AuthTokenAttributes of version 2 in the form of version 1, each once.
+    Return the rows of AuthTokenAttributes in the form of version 1, each once.
 
     The first FQAN is ``mainfqan``, the others are ``vomsfqan``, then the claims of a token follow. Version 2 has every
-    FQAN as ``vomsfqan``, and the first one also in the record (``fqan``; empty: none).
+    FQAN as ``vomsfqan``, and the first one also in the record (``fqan``; empty: none). ``None``: they are of version 1.
     """
     distinct = tuple(dict.fromkeys(rows))
+    if fqan is None:
+        return distinct
     fqans = dict.fromkeys(value for key, value in distinct if key in FQAN_KEYS)
     ordered = list(dict.fromkeys([fqan, *fqans])) if fqan else list(fqans)
     named = [("vomsfqan" if position else "mainfqan", value) for position, value in enumerate(ordered)]

@@ -180,8 +180,6 @@ def places(conf: Conf | None, controldir: str | None = None, database: str | Non
     """
     if conf is None:
         conf = Conf("", "")
-    rehearsal = conf.get("arcacct", "rehearsal")
-    fallback = conf.get("arcacct", "spool_fallback")
     control = os.path.abspath(controldir or conf.get("arex", "controldir") or CONTROLDIR)
     alone = yes_or_no(conf.get("arcacct", "arex_writes_no_accounting") or "no") or False
     for option, path, problem in misplaced_options(conf, control, database):
@@ -194,17 +192,10 @@ def places(conf: Conf | None, controldir: str | None = None, database: str | Non
         origin = _where(conf, "arex", "controldir")
     configured = database or conf.get("arcacct", "database")
     path = os.path.abspath(configured) if configured else usual_database(control)
-    rules = job_rules(conf)
-    return Places(
-        control,
-        path,
-        rules,
-        conf.get("arcacct", "read_group"),
-        os.path.abspath(rehearsal) if rehearsal else None,
-        os.path.abspath(fallback) if fallback else None,
-        arex_accounting=not alone,
-        controldir_from=origin,
-    )
+    named = (conf.get("arcacct", "rehearsal"), conf.get("arcacct", "spool_fallback"))
+    others = (os.path.abspath(one) if one else None for one in named)
+    ours = (control, path, job_rules(conf), conf.get("arcacct", "read_group"))
+    return Places(*ours, *others, arex_accounting=not alone, controldir_from=origin)
 
 
 def usual_database(controldir: str) -> str:

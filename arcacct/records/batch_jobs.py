@@ -197,6 +197,11 @@ def exit_code(status: int | None, signal: int | None, *, is_removed: bool) -> in
     return code or TERM if is_removed else code
 
 
+def extra_of(values: Mapping[str, str | None]) -> tuple[tuple[str, str], ...]:
+    """Return the values for which A-REX has no key, as `Job.extra`: those that are known."""
+    return tuple((key, value) for key, value in values.items() if value)
+
+
 def measured(job: Job) -> dict[str, int | str | None]:
     """Return the batch system's values of a job, for A-REX's record of it (`enrichment.enrich`)."""
     has_cpu = job.cpu_user_s or job.cpu_kernel_s
@@ -254,16 +259,9 @@ def calculated_wall(core_s: int, cores: int | None) -> tuple[int, tuple[str, str
 
 def figures(job: Job) -> Figures:
     """Return the figures of a whole job."""
-    return Figures(
-        job.local_job_id,
-        job.project or "",
-        (job.local_user or "").partition(":")[0],
-        job.submit_time,
-        job.end_time,
-        job.wall_s or 0,
-        core_s(job),
-        None if job.cpu_user_s is None else job.cpu_user_s + (job.cpu_kernel_s or 0),
-    )
+    whose = (job.project or "", (job.local_user or "").partition(":")[0])
+    cpu_s = None if job.cpu_user_s is None else job.cpu_user_s + (job.cpu_kernel_s or 0)
+    return Figures(job.local_job_id, *whose, job.submit_time, job.end_time, job.wall_s or 0, core_s(job), cpu_s)
 
 
 # The local IDs of jobs, parsed into numbers, so that different spellings of one job are recognised.

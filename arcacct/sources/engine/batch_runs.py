@@ -107,6 +107,11 @@ def text_of(text: str) -> str | None:
     return text or None
 
 
+def chosen(text: str, default: str) -> str | None:
+    """Return a text; ``None`` for the default, which means that the user chose none."""
+    return None if text == default else text or None
+
+
 def cores_of(text: str) -> int | None:
     """Parse a number of cores or GPUs; ``None`` for 0. Raises ValueError."""
     found = whole(text)
@@ -168,7 +173,7 @@ class LogSource(SourceType[BatchRun]):
         guessed = (("wall_s", DEFAULT),) if run.wall_s is None else ()
         cores = max(run.cores or 0, *(cores for *_, cores in _phases(run))) if run.phases else run.cores
         wall_s = run.end_time - run.start_time if run.wall_s is None else run.wall_s
-        extra = {
+        others = {
             CORE_SECONDS: "" if run.core_s is None else str(run.core_s),
             "account": run.account if run.account != project else "",
             "gpus": f"{run.gpus:g}" if run.gpus else "",
@@ -197,7 +202,7 @@ class LogSource(SourceType[BatchRun]):
             local_user=run.user or None,
             project=project or None,
             benchmark=benchmark,
-            extra=tuple((key, value) for key, value in extra.items() if value),
+            extra=batch_jobs.extra_of(others),
             events=(("LRMSSTART", run.start_time), ("LRMSEND", run.end_time)),
             field_sources=((("benchmark", source),) if benchmark else ()) + guessed,
             accelerators=granted(run.gpus or 0, wall_s),

@@ -63,7 +63,7 @@ def local_job(job: CondorJob, site: BatchSite) -> Job:
         local_user=job.user or None,
         project=job.project or job.account or None,
         benchmark=benchmark or None,
-        extra=tuple(_extra(job)),
+        extra=_extra(job),
         events=(("LRMSSTART", job.start_time), ("LRMSEND", job.end_time)),
         field_sources=(("benchmark", source),) if benchmark and source else (),
         accelerators=granted(job.gpus or 0, job.wall_s),
@@ -94,15 +94,12 @@ def node_names(job: CondorJob) -> tuple[str, ...]:
     return tuple(dict.fromkeys(name for name in names if name))
 
 
-def _extra(job: CondorJob) -> list[tuple[str, str]]:
+def _extra(job: CondorJob) -> tuple[tuple[str, str], ...]:
     """Return the values for which A-REX has no key."""
-    found = {
-        "account": job.account if job.account != (job.project or job.account) else "",
-        "gpus": str(job.gpus) if job.gpus else "",
-        "jobstarts": str(job.starts) if (job.starts or 0) > 1 else "",
-        "schedd": job.schedd,
-    }
-    return [(key, value) for key, value in found.items() if value]
+    account = job.account if job.account != (job.project or job.account) else ""
+    starts = str(job.starts) if (job.starts or 0) > 1 else ""
+    gpus = str(job.gpus) if job.gpus else ""
+    return batch_jobs.extra_of({"account": account, "gpus": gpus, "jobstarts": starts, "schedd": job.schedd})
 
 
 def cluster_of(local_job_id: str) -> int | None:

@@ -116,11 +116,6 @@ def _gpus(text: str) -> tuple[int, bool] | None:
     return (int(found[-1][0]), bool(found[-1][1])) if found else None
 
 
-def _project(text: str) -> str | None:
-    """Return the project; ``None`` for ``default``, which means that the user chose none."""
-    return None if text == "default" else text or None
-
-
 FIELDS = (
     Field("jobId", _number, "number", is_needed=True),
     Field("submitTime", batch_runs.known_time_s, "submit_time", is_needed=True, unit="s since 1970"),
@@ -140,7 +135,7 @@ FIELDS = (
     Field("exitInfo", batch_runs.text_of, "reason"),
     Field("userName", batch_runs.text_of, "user"),
     Field("queue", batch_runs.text_of, "queue"),
-    Field("projectName", _project, "project"),
+    Field("projectName", partial(batch_runs.chosen, default="default"), "project"),
     Field("jobName", batch_runs.text_of, "name"),
 )
 

@@ -45,11 +45,7 @@ WITHOUT_END = {
 _PHASES = frozenset(("u", "e"))
 """Records at the end of a phase of a run: its nodes changed."""
 _ENDS = _PHASES | {"E", "R"}
-_NO_PROJECT = "_pbs_project_default"
-
-
-def _project(text: str) -> str | None:
-    return None if text == _NO_PROJECT else text or None
+_project = partial(batch_runs.chosen, default="_pbs_project_default")
 
 
 def _seconds(text: str) -> int:

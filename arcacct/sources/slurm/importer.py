@@ -103,7 +103,7 @@ def local_job(run: SlurmRun, site: BatchSite) -> Job:
         local_user=run.user or None,
         project=run.account or None,
         benchmark=benchmark,
-        extra=tuple(_extra(run)),
+        extra=_extra(run),
         events=(("LRMSSTART", run.start_time), ("LRMSEND", run.end_time)),
         field_sources=(("benchmark", CONFIGURED),) if benchmark else (),
         accelerators=granted(tres_gpus(tres), run.elapsed_s, tres.get("energy")),
@@ -133,18 +133,11 @@ def exit_code(run: SlurmRun) -> int:
     return 0 if run.state in ("COMPLETED", "RESIZING") else 1
 
 
-def _extra(run: SlurmRun) -> list[tuple[str, str]]:
+def _extra(run: SlurmRun) -> tuple[tuple[str, str], ...]:
     """Return the values for which A-REX has no key, under Sonar's names where it has them."""
-    found = {
-        "alloctres": run.tres,
-        "arrayid": run.shown if "_" in run.shown else "",
-        "hetid": run.shown if "+" in run.shown else "",
-        "localgroup": run.group,
-        "qos": run.qos,
-        "slurmstate": run.state,
-        "wckey": run.wckey,
-    }
-    return [(key, value) for key, value in found.items() if value]
+    ids = {"arrayid": run.shown if "_" in run.shown else "", "hetid": run.shown if "+" in run.shown else ""}
+    others = {"localgroup": run.group, "qos": run.qos, "slurmstate": run.state, "wckey": run.wckey}
+    return batch_jobs.extra_of({"alloctres": run.tres, **ids, **others})
 
 
 # Slurm as a source.

@@ -536,10 +536,8 @@ class Importer(ImportRun):
 
     def _retried(self, kept: RejectedEntry, content: bytes) -> bool:
         before = self.report.rejected
-        stream, origin = (
-            TelemetryStream(details=self.site.details),
-            f"{kept.file}: {kept.position}" if kept.file else kept.position,
-        )
+        stream = TelemetryStream(details=self.site.details)
+        origin = f"{kept.file}: {kept.position}" if kept.file else kept.position
         self.take(origin, stream, content)
         self.take(origin, stream, b"", final=True)
         self.store()

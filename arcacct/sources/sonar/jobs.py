@@ -376,9 +376,7 @@ def slurm_job(site: Site, job_id: str, main: SlurmJob, usage: SlurmUsage, hardwa
         system_software=";".join(dict.fromkeys(one.system for one in hardware)) or None,
         wn_instance=";".join(dict.fromkeys(one.cpu_model for one in hardware if one.cpu_model)) or None,
         benchmark=benchmark,
-        extra=tuple(
-            (key, value) for key, value in {"slurmstate": main.text("job_state"), **local_ids(main)}.items() if value
-        ),
+        extra=batch_jobs.extra_of({"slurmstate": main.text("job_state"), **local_ids(main)}),
         events=(("LRMSSTART", usage.start_time), ("LRMSEND", usage.end_time)),
         field_sources=(("benchmark", source),) if benchmark else (),
     )

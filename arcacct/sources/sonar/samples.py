@@ -149,12 +149,7 @@ def _jobs(entries: list[Any], node: str, fields: Strict) -> tuple[dict[SampledKe
         try:
             if type(entry) is not dict:
                 raise MalformedError("not an object")  # noqa: TRY301  as a reader of fields does
-            job, epoch, task = (
-                sonar_fields.uint(entry, "job"),
-                sonar_fields.uint(entry, "epoch"),
-                sonar_fields.uint(entry, "array_task_id"),
-            )
-            key = SampledKey(job, epoch, task)
+            key = SampledKey(*(sonar_fields.uint(entry, name) for name in ("job", "epoch", "array_task_id")))
             own = sonar_fields.elements(entry, "processes")
         except Exception as error:  # noqa: BLE001  strict readers raise it again
             fields.lose("jobs", place, error, entry)
