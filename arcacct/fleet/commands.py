@@ -135,11 +135,7 @@ def fleet() -> None:
 @together(FleetSelection, "which")
 @together(Periods, "period")
 def stats(
-    directories: tuple[str, ...],
-    given: FleetOptions,
-    chosen: Selection,
-    which: FleetSelection,
-    period: Periods,
+    directories: tuple[str, ...], given: FleetOptions, chosen: Selection, which: FleetSelection, period: Periods
 ) -> int:
     """
     Sum jobs of all CEs by site, CE, month, VO, user, ...

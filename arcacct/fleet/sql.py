@@ -48,10 +48,7 @@ class _Doubtful(Exception):
 
 
 def query_dataset(
-    found: Dataset,
-    sql: str,
-    limits: QueryLimits,
-    watched: Callable[[], AbstractContextManager[object]] = nullcontext,
+    found: Dataset, sql: str, limits: QueryLimits, watched: Callable[[], AbstractContextManager[object]] = nullcontext
 ) -> tuple[Result, Dataset]:
     """
     Run one statement that reads; its answer, and what it is of, with what is wrong with the other files.

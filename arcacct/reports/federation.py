@@ -112,11 +112,7 @@ def _joined(answer: UsageTable) -> UsageTable:
 
 def _completeness(found: Dataset) -> Table:
     """When each CE exported the month; missing CEs are unknown, because there is no list of CEs."""
-    columns = (
-        Column("jobs", "Jobs", "jobs"),
-        Column("written", "Exported"),
-        Column("names", "Names of users"),
-    )
+    columns = (Column("jobs", "Jobs", "jobs"), Column("written", "Exported"), Column("names", "Names of users"))
     rows = (
         (
             f"{one.partition.ce} ({one.partition.site})",

@@ -616,11 +616,7 @@ def energies(
         intensity = intensities[part.day]
         carbon_g = None if intensity is None else energy_j / J_PER_KWH * (model.pue or 1.0) * intensity
         one = Energy(
-            measured_j,
-            estimated_j,
-            carbon_g,
-            rest_s if watts is None else 0.0,
-            energy_j if intensity is None else 0.0,
+            measured_j, estimated_j, carbon_g, rest_s if watts is None else 0.0, energy_j if intensity is None else 0.0
         )
         found[part.vo] = found.get(part.vo, Energy()).plus(one)
     return found

@@ -415,8 +415,4 @@ def waiting(found: Sequence[Waits], jobs: int, one_of: int) -> Table:
 
 
 def _wait(one: Waits) -> dict[str, Value]:
-    return {
-        "jobs": one.jobs,
-        "wait_median_min": round(one.median_s / 60, 2),
-        "wait_p90_min": round(one.most_s / 60, 2),
-    }
+    return {"jobs": one.jobs, "wait_median_min": round(one.median_s / 60, 2), "wait_p90_min": round(one.most_s / 60, 2)}

@@ -175,10 +175,7 @@ class Journal:
 
     def keep(self, target: str, name: str, content: bytes) -> str:
         """Write a received document; its name below the journal's directory."""
-        with (
-            open_directory(os.path.join(self.directory, target)) as folder,
-            open(folder.create(name), "wb") as file,
-        ):
+        with open_directory(os.path.join(self.directory, target)) as folder, open(folder.create(name), "wb") as file:
             file.write(content)
         return f"{target}/{name}"
 
