@@ -16,18 +16,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from arcacct.errors import InputError
-from arcacct.export.dataset import (
-    DESCRIPTION,
-    TABLES,
-    TEXT_BYTES,
-    UNIT,
-    Column,
-    Part,
-    Partition,
-    columns,
-    group_bytes,
-    part_name,
-)
+from arcacct.export import dataset
+from arcacct.export.dataset import DESCRIPTION, TABLES, TEXT_BYTES, UNIT, Column, Part, Partition, columns, part_name
 from arcacct.export.jobs import Job, Values
 from arcacct.records.texts import plain_text
 
@@ -146,7 +136,7 @@ class _Table:
 
 def _rows_of_group(table: pa.Table) -> int:
     """All rows in one group, or fewer where readers would refuse it: none of them has more than the widest."""
-    if table.nbytes <= group_bytes(table.num_rows):
+    if table.nbytes <= dataset.group_bytes(table.num_rows):
         return int(table.num_rows)
     widest = sum(_longest(column) for column in table.columns) + 8 * len(table.column_names)
     return max(1, _GROUP_BYTES // widest)

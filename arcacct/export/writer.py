@@ -21,21 +21,9 @@ from arcacct.database.connection import ACCOUNTING_SCHEMA, Connection, make_dura
 from arcacct.database.incarnation import highest_seq
 from arcacct.database.schema import incarnation, incarnation_history
 from arcacct.errors import InputError, StoreBusy, StoreError
+from arcacct.export import dataset
 from arcacct.export import jobs as export_jobs
-from arcacct.export.dataset import (
-    MANIFESTS,
-    TABLES,
-    VERSION,
-    Manifest,
-    Part,
-    Partition,
-    most_rows,
-    parse,
-    partition_of,
-    position_path,
-    proves_itself,
-    with_digest,
-)
+from arcacct.export.dataset import MANIFESTS, TABLES, VERSION, Manifest, Part, Partition, parse, position_path
 from arcacct.export.jobs import Concealer, Job, paged, pages
 from arcacct.export.parquet import PartsWriter, former_jobs
 from arcacct.export.storage import Listing, Store, is_half
@@ -195,7 +183,7 @@ class _Export:
         listing = self._store.listing(f"{MANIFESTS}/site={self._options.site}", os.path.dirname(position))
         found = set()
         for path in sorted(listing.files):
-            partition = partition_of(path)
+            partition = dataset.partition_of(path)
             if is_half(path, os.path.basename(position)):
                 # A file replaced since is not a part of ours, and does no harm.
                 with suppress(InputError):
@@ -285,7 +273,7 @@ class _Export:
                 "dataset_version": VERSION, "life": position.life, "finished_log_seq": position.seq,
                 "events_row": position.events_row,
             }  # fmt: skip
-            self._put(position_path(self._options.site, self._options.ce), with_digest(whole))
+            self._put(position_path(self._options.site, self._options.ce), dataset.with_digest(whole))
 
     def _put(self, path: str, data: bytes) -> None:
         with tempfile.TemporaryFile() as file:
@@ -347,7 +335,7 @@ class _Export:
         path = self._store.path_of(former.partition.manifest)
         rows = {table: part.rows for table, part in former.tables.items()}
         most_jobs = 2 * self._now.seq + _SOME_JOBS
-        if rows["jobs"] > most_jobs or max(rows.values()) > most_rows(rows["jobs"]):
+        if rows["jobs"] > most_jobs or max(rows.values()) > dataset.most_rows(rows["jobs"]):
             raise InputError(f"{path}: {rows['jobs']} jobs and {max(rows.values())} rows cannot be of this CE; {_KEEP}")
         if 2 * sum(part.bytes for part in former.tables.values()) > shutil.disk_usage(folder).free:
             raise InputError(
@@ -438,7 +426,7 @@ class _Export:
 def _position(data: bytes) -> _Position:
     """Raises ValueError for a note that none of our exports wrote."""
     told = parsed(data, most_depth=_NOTE_LEVELS)
-    if not isinstance(told, dict) or told.get("dataset_version") != VERSION or not proves_itself(told):
+    if not isinstance(told, dict) or told.get("dataset_version") != VERSION or not dataset.proves_itself(told):
         raise ValueError("of another version")
     life, seq, events_row = (told.get(name) for name in ("life", "finished_log_seq", "events_row"))
     if not isinstance(life, str) or type(seq) is not int or type(events_row) is not int or min(seq, events_row) < 0:
