@@ -358,9 +358,7 @@ def trial_databases(here: Places) -> Iterator[tuple[Connection, Connection]]:
 
 
 def _accounting_for_trial(here: Places) -> Connection:
-    require(here)
-    con = connection.open_for_reading(here.database, ACCOUNTING_SCHEMA)
-    con.text_factory = READABLE
+    con = read_accounting(here)
     # The file is open for reading only, whatever this says; without it there were no tables of our own either.
     con.execute("PRAGMA query_only = 0")
     for table in _WRITTEN:
