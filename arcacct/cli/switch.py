@@ -183,9 +183,8 @@ def _job_sentence(one: JobsOfMonth) -> str:
         return f"{month_name(one.month)}: the given databases of A-REX have no messages of jura-ng"
     same = one.jobs - len(one.differing)
     return (
-        f"{month_name(one.month)}: APEL has {count_of(one.jobs, 'job record')} and {hours(one.wall_s)} hours from "
-        "jura-ng;"
-        f" our records replace {same} of them (same id and end), {len(one.differing)} would count twice"
+        f"{month_name(one.month)}: APEL has {count_of(one.jobs, 'job record')} and {hours(one.wall_s)} hours from"
+        f" jura-ng; our records replace {same} of them (same id and end), {len(one.differing)} would count twice"
     ) + _counts(one.syncs)
 
 
