@@ -11,7 +11,6 @@ import pytest
 from conf_files import APEL, DIRECTORY, SGAS
 from control_directory import set_up
 
-from arcacct.cli.main import main
 from arcacct.config import parser, values
 from arcacct.config.check import check
 from arcacct.config.parser import Conf
@@ -25,21 +24,6 @@ OTHERS = "".join(
     for state in ("ACCEPTED", "PREPARING", "SUBMIT", "FINISHING")
 )
 LAST = OTHERS.splitlines(keepends=True)[0].replace("ACCEPTED", "FINISHED")
-
-
-@pytest.fixture
-def run(monkeypatch, capsys):
-    """Run a command; its exit code, standard output and standard error."""
-    for name in ("ARC_CONFIG", "ARCACCT_CONFIG"):
-        monkeypatch.delenv(name, raising=False)
-
-    def run(*args):
-        with pytest.raises(SystemExit) as raised:
-            main(list(args))
-        out, err = capsys.readouterr()
-        return raised.value.code, out, err
-
-    return run
 
 
 @pytest.fixture

@@ -9,6 +9,7 @@ import manual_pages
 import pytest
 import terminal
 from campaigns import sample
+from in_process import answer
 from installed import ARCACCT, arcacct
 
 from arcacct.cli.main import main
@@ -23,14 +24,11 @@ MANUAL = load()
 def ask(tmp_path, monkeypatch, capsys):
     """Ask the manual of `manual_pages`; the exit code, what is on stdout and on stderr."""
 
-    def ask(*topic: str, columns: str = "80", **more: str) -> tuple[object, str, str]:
+    def ask(*topic: str, columns: str = "80", **more: str) -> tuple[int, str, str]:
         manual_pages.write(tmp_path, **more)
         monkeypatch.setattr(directories, "_PACKAGE", str(tmp_path))
         monkeypatch.setenv("COLUMNS", columns)
-        with pytest.raises(SystemExit) as raised:
-            main(["help", *topic])
-        out, err = capsys.readouterr()
-        return raised.value.code, out, err
+        return answer(capsys, "help", *topic)
 
     return ask
 

@@ -18,23 +18,7 @@ from gridengine_files import ran
 from installed import ARCACCT, arcacct, configured
 from memory import peak_kib
 
-from arcacct.cli.main import main
 from arcacct.wording import count_of
-
-
-@pytest.fixture
-def run(monkeypatch, capsys):
-    """Run a command; its exit code, standard output and standard error."""
-    for name in ("ARC_CONFIG", "ARCACCT_CONFIG"):
-        monkeypatch.delenv(name, raising=False)
-
-    def run(*args: str) -> tuple[object, str, str]:
-        with pytest.raises(SystemExit) as raised:
-            main(list(args))
-        out, err = capsys.readouterr()
-        return raised.value.code, out, err
-
-    return run
 
 
 @pytest.fixture

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import pathlib
 import re
@@ -13,10 +14,10 @@ from types import SimpleNamespace
 import arex_corpus as corpus
 import pytest
 import rehearsal
+from in_process import answer
 from rehearsal import Site
 
 from arcacct.cli import pseudonyms
-from arcacct.cli.main import main
 from arcacct.database import access
 from arcacct.database.location import PSEUDONYMS
 from arcacct.records import usage
@@ -46,15 +47,8 @@ def configure(site: Site, more: str = "") -> None:
 
 @pytest.fixture
 def run(site: Site, capsys):
-    """Run a command in this process; returns exit code, stdout and stderr."""
-
-    def arcacct(*args: str) -> tuple[int, str, str]:
-        with pytest.raises(SystemExit) as ended:
-            main(["--config", site.arc_conf, *args])
-        out, err = capsys.readouterr()
-        return int(ended.value.code or 0), out, err
-
-    return arcacct
+    """Runs a command in this process."""
+    return functools.partial(answer, capsys, "--config", site.arc_conf)
 
 
 def published(site: Site, run) -> None:

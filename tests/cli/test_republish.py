@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import io
 import json
 import os
@@ -16,9 +17,9 @@ from contextlib import closing
 import pytest
 import rehearsal
 from campaigns import cross
+from in_process import answer
 from rehearsal import NOVEMBER, Site
 
-from arcacct.cli.main import main
 from arcacct.sandbox import Sandbox
 
 JOB = "rUkNDmRiaoAoOSAtDmABFKDmABFKDmABFKDm86LKDmABFKDmIa4vyn"
@@ -34,15 +35,8 @@ def site(tmp_path):
 
 @pytest.fixture
 def run(site: Site, capsys):
-    """Run a command in this process; returns exit code, stdout and stderr."""
-
-    def arcacct(*args: str) -> tuple[int, str, str]:
-        with pytest.raises(SystemExit) as ended:
-            main(["--config", site.arc_conf, *args])
-        out, err = capsys.readouterr()
-        return int(ended.value.code or 0), out, err
-
-    return arcacct
+    """Runs a command in this process."""
+    return functools.partial(answer, capsys, "--config", site.arc_conf)
 
 
 def test_plan_sends_nothing(site, run) -> None:

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import shutil
 import sqlite3
 
 import jura_site
 import pytest
+from in_process import answer
 from jura_site import SUMMARIES
 from rehearsal import configured
 
-from arcacct.cli.main import main
 from arcacct.sandbox import Sandbox
 
 SGAS = "[arex/jura/sgas:s]\ntargeturl={sgas}\n"
@@ -26,15 +27,8 @@ def box(tmp_path):
 
 @pytest.fixture
 def run(tmp_path, capsys):
-    """Run a command in this process, without a terminal; returns exit code, stdout and stderr."""
-
-    def arcacct(*args: str) -> tuple[int, str, str]:
-        with pytest.raises(SystemExit) as ended:
-            main(["--config", str(tmp_path / "arc.conf"), *args])
-        out, err = capsys.readouterr()
-        return int(ended.value.code or 0), out, err
-
-    return arcacct
+    """Runs a command in this process, without a terminal."""
+    return functools.partial(answer, capsys, "--config", tmp_path / "arc.conf")
 
 
 def test_the_plan_names_every_key(tmp_path, box, run) -> None:

@@ -131,7 +131,8 @@ def test_what_has_no_answer(site, why) -> None:
     """The text of a message that waits is the one that will arrive."""
     made = site(SGAS)
     made.box.faults.answer("sgas", 503, times=None)
-    made.send(*jobs(2))
+    made.record(*jobs(2))
+    made.publish_all()
     made.sql("UPDATE AAR SET UsedWalltime = 1")
     (shown,) = why(made, "job00001")["sgas:s"]
     assert shown.how == KEPT

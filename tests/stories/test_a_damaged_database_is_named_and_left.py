@@ -12,8 +12,9 @@ import conf_files
 import pytest
 import stored_jobs
 from control_directory import set_up
+from in_process import answer
 
-from arcacct.cli.main import COMMANDS, HIDDEN, main
+from arcacct.cli.main import COMMANDS, HIDDEN
 from arcacct.config.paths import Places, places
 from arcacct.database.access import initialise, open_accounting, open_publishing
 from arcacct.database.schema import incarnation
@@ -143,10 +144,7 @@ def run(monkeypatch, capfd):
         names = {"control": site / "control", "db": damaged, "safe": site / "safe", "new": site / "new"}
         first, _quote, sql = line.partition(" '")
         words = [word.format(**names, arex=damaged) for word in first.split()]
-        with pytest.raises(SystemExit) as raised:
-            main(["--config", conf, *words, *([sql.rstrip("'")] if sql else [])])
-        out, err = capfd.readouterr()
-        return raised.value.code, out, err
+        return answer(capfd, "--config", conf, *words, *([sql.rstrip("'")] if sql else []))
 
     return run
 

@@ -9,19 +9,13 @@ from publishing_site import DAY_S, JUNE, SGAS, Job, Site, at_sgas, jobs
 
 from arcacct.database import access
 from arcacct.publishing import held
-from arcacct.queries.verify import verify
 
 JUNE_2024, JULY_2024 = (2024, 6), (2024, 7)
 
 
 def agrees(site: Site, month: tuple[int, int]) -> bool:
     """What `verify` says in the end."""
-    here = site.settings.places
-    with (
-        closing(access.read_accounting(here)) as con,
-        closing(access.read_publishing(here)) as ledger,
-        closing(verify(site.settings, con, ledger, month)) as report,
-    ):
+    with site.verified(month) as report:
         return report.agrees
 
 

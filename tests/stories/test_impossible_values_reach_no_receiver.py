@@ -6,9 +6,6 @@ import pytest
 from publishing_rig import TARGETS, Rig
 from publishing_site import JUNE, MOST_S, SGAS, SUMMARIES, Job, Site, at_sgas, jobs, truth
 
-from arcacct.database import access
-from arcacct.records import holds
-
 LIES = [
     Job("lie00001", JUNE + 101, wall_s=2**32 - 1),
     Job("lie00002", JUNE + 102, wall_s=JUNE),
@@ -18,17 +15,6 @@ LIES = [
     Job("lie00006", JUNE + 106, nodes=4_294_967_295),
     Job("lie00007", JUNE + 107, benchmark="HEPSPEC:0.01"),
 ]
-
-
-def decide(site: Site, job: Job, state: str) -> None:
-    here = site.settings.places
-    con = access.open_accounting(here)
-    try:
-        (record_id,) = con.execute("SELECT RecordID FROM AAR WHERE JobID = ?", (job.job_id,)).fetchone()
-        with access.writing(con, here):
-            holds.decide(con, record_id, state, "root")
-    finally:
-        con.close()
 
 
 @pytest.mark.parametrize("kind", TARGETS)
@@ -79,10 +65,10 @@ def test_a_sum_falls_by_what_turned_impossible_and_rises_again(memory, empty_box
 
     assert site.publish().error is None
     assert portal(empty_box) == (40, 4000)
-    decide(site, lie, "bound")
+    site.decide(lie, "bound")
     assert site.publish().error is None
     assert portal(empty_box) == (41, 4000 + MOST_S)
-    decide(site, lie, "unknown")
+    site.decide(lie, "unknown")
     assert site.publish().error is None
     assert portal(empty_box) == (41, 4000)
 
@@ -116,7 +102,7 @@ def test_a_decision_is_sent(kind, memory, empty_box) -> None:
     rig.site.record(LIES[1])
     assert rig.publish().error is None
 
-    decide(rig.site, LIES[1], "bound")
+    rig.site.decide(LIES[1], "bound")
     decided = LIES[1]._replace(wall_s=MOST_S)
     assert rig.site.publish_all()[0].error is None
     assert rig.received() == rig.wanted([*rig.jobs, decided])
@@ -131,7 +117,7 @@ def test_a_job_that_waits_to_settle_and_is_held_waits_for_the_decision(memory, e
 
     assert site.publish().error is None
     assert at_sgas(empty_box.sgas.records) == {}
-    decide(site, failed, "bound")
+    site.decide(failed, "bound")
     assert site.publish().error is None
     assert at_sgas(empty_box.sgas.records) == truth([failed._replace(wall_s=MOST_S)])
     assert site.held() == {}

@@ -5,16 +5,14 @@ from __future__ import annotations
 import pathlib
 import tempfile
 import time
-from contextlib import closing
 
 import pytest
 from campaigns import cross, sample
 from publishing_site import CARS, SGAS, SUMMARIES, Job, Site, at_sgas
 from receiver_rows import export
 
-from arcacct.database import access, upkeep
+from arcacct.database import upkeep
 from arcacct.errors import FiguresHeld
-from arcacct.queries.verify import verify
 from arcacct.times import month_bounds, month_name, month_of
 
 NOW = int(time.time())
@@ -211,12 +209,7 @@ def test_a_version_that_both_forgot_stays_at_sgas(memory, empty_box, lost) -> No
 
 def answer_of(site: Site, month: tuple[int, int]) -> str:
     """What `verify` says of the only target: why it is unknown, or another answer."""
-    here = site.settings.places
-    with (
-        closing(access.read_accounting(here)) as con,
-        closing(access.read_publishing(here)) as ledger,
-        closing(verify(site.settings, con, ledger, month)) as report,
-    ):
+    with site.verified(month) as report:
         (found,) = [one for one in report.sources if one.name.startswith("sgas")]
         return found.unknown if found.answer == "unknown" else found.answer
 

@@ -20,7 +20,6 @@ from publishing_site import CARS, DAY_S, JUNE, SGAS, SUMMARIES, Job, Site, at_ap
 from arcacct.database import access
 from arcacct.errors import ConfigError, FiguresHeld
 from arcacct.publishing import held
-from arcacct.queries.verify import verify
 
 JUNE_2024 = (2024, 6)
 SUFFIXES = ("", "-wal", "-shm")
@@ -54,12 +53,7 @@ def synced(site: Site) -> dict[str, int]:
 
 def agrees(site: Site, month: tuple[int, int] = JUNE_2024) -> bool:
     """What `verify` says in the end."""
-    here = site.settings.places
-    with (
-        closing(access.read_accounting(here)) as con,
-        closing(access.read_publishing(here)) as ledger,
-        closing(verify(site.settings, con, ledger, month)) as report,
-    ):
+    with site.verified(month) as report:
         return report.agrees
 
 
@@ -481,12 +475,7 @@ def test_verify_names_each_job_of_which_the_receiver_keeps_an_unknown_version(me
     lose(site.settings.places.publishing_database)
     site.send(*(one._replace(wall_s=one.wall_s + 60) for one in jobs(60)))
 
-    here = site.settings.places
-    with (
-        closing(access.read_accounting(here)) as con,
-        closing(access.read_publishing(here)) as ledger,
-        closing(verify(site.settings, con, ledger, JUNE_2024)) as report,
-    ):
+    with site.verified(JUNE_2024) as report:
         named = {one.job_id for one in report.differences if one.source == "sgas:s"}
     assert named == {one.job_id for one in jobs(60)}
 

@@ -19,7 +19,6 @@ from in_process import said
 from publishing_site import AUDITOR, CARS, JUNE, SGAS, SUMMARIES, Job, Site, at_sgas, jobs, truth
 
 from arcacct.database import access
-from arcacct.records import holds
 from arcacct.records.pseudonymise import Scope, plan, pseudonymise
 
 FAMILIES = ("urs", "individual", "individual-v04")
@@ -60,17 +59,6 @@ def expected(*here: Job) -> dict[tuple[Any, ...], int]:
 
 def portal_jobs(site: Site) -> int:
     return sum(row["NumberOfJobs"] for row in site.box.apel.hybrid.values())
-
-
-def decide(site: Site, job: Job, state: str) -> None:
-    here = site.settings.places
-    con = access.open_accounting(here)
-    try:
-        (record_id,) = con.execute("SELECT RecordID FROM AAR WHERE JobID = ?", (job.job_id,)).fetchone()
-        with access.writing(con, here):
-            holds.decide(con, record_id, state, "root")
-    finally:
-        con.close()
 
 
 OTHERWISE: dict[str, dict[str, Any]] = {
@@ -181,11 +169,11 @@ def test_a_published_job_that_no_figure_has_any_more_is_taken_back(site, state) 
     lie = second._replace(wall_s=JUNE)
     site.record(lie)
     if state == "excluded":
-        decide(site, second, state)
+        site.decide(second, state)
     publish(site)
     assert usage(site) == expected(first)
 
-    decide(site, second, "bound")
+    site.decide(second, "bound")
     publish(site)
     ((bound_s,),) = site.database(f"SELECT UsedWalltime FROM AccountedAAR WHERE JobID = '{second.job_id}'")
     assert sum(usage(site).values()) == first.wall_s + bound_s < first.wall_s + JUNE
@@ -214,7 +202,7 @@ def test_a_lost_ledger_leaves_no_usage(site, what, neighbours, lost_first, again
     elif what in ("held", "excluded"):
         site.record(one._replace(wall_s=JUNE))
         if what == "excluded":
-            decide(site, one, what)
+            site.decide(one, what)
     else:
         now.append(one._replace(cores=8) if what == "cores" else one._replace(end_time=JUNE + 900, wall_s=70))
         site.record(now[-1])
@@ -300,7 +288,7 @@ def test_a_receiver_that_keeps_records_is_asked_to_delete_them(target, state, me
     else:
         site.record(second._replace(wall_s=JUNE))
     if state == "excluded":
-        decide(site, second, state)
+        site.decide(second, state)
 
     outcome = site.publish()
     assert outcome.summary.corrections == 1
@@ -320,7 +308,7 @@ def test_a_receiver_that_keeps_records_is_asked_to_delete_them(target, state, me
     assert site.held() == {}
     assert site.audit() == []
     if state != "deleted":
-        decide(site, second, "bound")
+        site.decide(second, "bound")
         assert site.publish().error is None
         if target == SGAS:
             assert at_sgas(empty_box.sgas.records).keys() == truth([first, second]).keys()

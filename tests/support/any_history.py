@@ -28,7 +28,6 @@ from arcacct.health import facts
 from arcacct.publishing import held
 from arcacct.publishing.run import publish, republish
 from arcacct.publishing.target_run import Period, RunOptions, TargetResult
-from arcacct.queries.verify import verify
 from arcacct.records import hold_decisions
 from arcacct.records.hold_decisions import ImplausibleFilter, held_records
 from arcacct.records.holds import EXCLUDED, HELD
@@ -259,11 +258,7 @@ class Publisher(World):
 
     def verified(self, target: str, month: Month) -> tuple[list[str], str]:
         """What `arcacct verify` says of a month at a target and of its sync message: yes and so on, and the reasons."""
-        with (
-            closing(access.read_accounting(self.here)) as con,
-            closing(access.read_publishing(self.here)) as ledger,
-            closing(verify(self.site.settings, con, ledger, month)) as report,
-        ):
+        with self.site.verified(month) as report:
             answers = [one.answer for one in report.sources if one.name.split()[0] == target]
             return answers, "\n".join(one.text for one in report.differences if one.source.split()[0] == target)
 

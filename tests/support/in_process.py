@@ -20,3 +20,9 @@ def said(capture: pytest.CaptureFixture[str], *arguments: object) -> subprocess.
     out, err = capture.readouterr()
     assert "Traceback" not in err
     return subprocess.CompletedProcess(command, int(ended.value.code or 0), out, err)
+
+
+def answer(capture: pytest.CaptureFixture[str], *arguments: object) -> tuple[int, str, str]:
+    """The exit code, standard output and standard error."""
+    done = said(capture, *arguments)
+    return done.returncode, done.stdout, done.stderr

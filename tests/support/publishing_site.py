@@ -9,7 +9,8 @@ import pathlib
 import re
 import shutil
 import sqlite3
-from contextlib import closing
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from typing import Any, NamedTuple
 
 from control_directory import set_up
@@ -24,7 +25,8 @@ from arcacct.publishing.plugin import TargetPlugin
 from arcacct.publishing.run import publish, republish
 from arcacct.publishing.target_run import Period, RunOptions, TargetResult
 from arcacct.publishing.transport import TimeoutPolicy
-from arcacct.records import recorder
+from arcacct.queries.verify import MonthReport, verify
+from arcacct.records import holds, recorder
 from arcacct.records.states import CLOCK_S, MEASURED, StateChange, Usage
 from arcacct.records.texts import escaped
 from arcacct.sandbox import Sandbox
@@ -248,6 +250,25 @@ class Site:
         with closing(access.read_accounting(here)) as ours, closing(access.read_publishing(here)) as ledger:
             asked = questions(ours, ledger, plugins(self.settings))
             return [problem for parts in asked.values() for ask in parts.values() for problem in ask()]
+
+    @contextmanager
+    def verified(self, month: tuple[int, int]) -> Iterator[MonthReport]:
+        """The report of `arcacct verify` on a month."""
+        here = self.settings.places
+        with (
+            closing(access.read_accounting(here)) as con,
+            closing(access.read_publishing(here)) as ledger,
+            closing(verify(self.settings, con, ledger, month)) as report,
+        ):
+            yield report
+
+    def decide(self, job: Job, state: str) -> None:
+        """What an operator decides of a job that is on hold."""
+        here = self.settings.places
+        with closing(access.open_accounting(here)) as con:
+            (record_id,) = con.execute("SELECT RecordID FROM AAR WHERE JobID = ?", (job.job_id,)).fetchone()
+            with access.writing(con, here):
+                holds.decide(con, record_id, state, "root")
 
     def ledger(self, query: str, *values: Any) -> list[tuple[Any, ...]]:
         """Rows of the publishing database."""

@@ -28,7 +28,6 @@ from arcacct.errors import FiguresHeld
 from arcacct.health import checks, facts
 from arcacct.publishing import held
 from arcacct.publishing.target_run import Period, TargetResult
-from arcacct.queries.verify import verify
 from arcacct.queries.verify_report import Source
 from arcacct.records.retention import PruneOptions, prune
 from arcacct.sandbox.apel import APEL
@@ -544,11 +543,7 @@ class Years(World):
 
     def verified(self, month: Month) -> list[Source]:
         """The places of `verify`."""
-        with (
-            closing(access.read_accounting(self.here)) as con,
-            closing(access.read_publishing(self.here)) as ledger,
-            closing(verify(self.site.settings, con, ledger, month)) as report,
-        ):
+        with self.site.verified(month) as report:
             return report.sources
 
     def _receiver_of(self, source: Source) -> str:

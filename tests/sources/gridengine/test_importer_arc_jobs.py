@@ -7,10 +7,10 @@ import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
 
+import import_host
 import pytest
 from control_directory import set_up
 from gridengine_files import BEGIN, NOW, World, ran
-from stored_jobs import endpoint_id
 
 from arcacct.config.paths import places
 from arcacct.database.access import open_accounting, writing
@@ -36,29 +36,9 @@ def world(tmp_path) -> Iterator[World]:
 
 
 def arc_job(world: World, job_id: str, **columns: object) -> int:
-    """A job as our recorder leaves it: finished, its LocalJobID 7, nothing measured but what is given."""
-    values: dict[str, object] = {
-        "LocalJobID": "7",
-        "StatusID": "completed",
-        "ExitCode": 0,
-        "SubmitTime": BEGIN,
-        "EndTime": BEGIN + 130,
-        **dict.fromkeys(("UsedMemory", "UsedVirtMem", "UsedWalltime", "UsedCPUUserTime", "UsedCPUKernelTime"), 0),
-        **dict.fromkeys(("UsedScratch", "StageInVolume", "StageOutVolume"), 0),
-        **dict.fromkeys(("NodeCount", "CPUCount"), 1),
-    }
-    values |= columns
-    with writing(world.con, world.here) as con:
-        values["StatusID"] = name_id(con, "Status", str(values["StatusID"]))
-        values["EndpointID"] = endpoint_id(con, "org.nordugrid.arcrest", "https://ce.example.org/arex")
-        values |= {f"{table}ID": name_id(con, f"{table}s", "") for table in ("Queue", "User")}
-        values["VOID"] = name_id(con, "WLCGVOs", "atlas")
-        names = ", ".join(values)
-        cursor = con.execute(
-            f"INSERT INTO AAR (JobID, {names}) VALUES (?{', ?' * len(values)})", (job_id, *values.values())
-        )
-        assert cursor.lastrowid is not None
-        return cursor.lastrowid
+    """A job of A-REX that Grid Engine ran as number 7."""
+    times = {"SubmitTime": BEGIN, "EndTime": BEGIN + 130}
+    return import_host.arc_job(world, job_id, {"LocalJobID": "7"} | times | columns)
 
 
 def set_column(con: sqlite3.Connection, column: str, value: object) -> None:

@@ -6,7 +6,6 @@ import csv
 import os
 import pathlib
 import time
-from contextlib import closing
 
 import in_process
 import pytest
@@ -14,9 +13,7 @@ from campaigns import cross
 from publishing_site import CARS, SUMMARIES, Job, Site
 from receiver_rows import FOREIGN, NAMES, batch, export, exported, put
 
-from arcacct.database import access
 from arcacct.errors import FiguresHeld
-from arcacct.queries.verify import verify
 from arcacct.sandbox import apel as at_apel
 from arcacct.sandbox.apel import JOBS, NORMALISED_SUMMARIES
 from arcacct.times import month_bounds, month_of
@@ -370,12 +367,7 @@ def lose_ledger(site: Site) -> None:
 
 def too_many(site: Site) -> str:
     """What `arcacct verify` says of the number of jobs in the last month."""
-    here = site.settings.places
-    with (
-        closing(access.read_accounting(here)) as con,
-        closing(access.read_publishing(here)) as ledger,
-        closing(verify(site.settings, con, ledger, LAST)) as report,
-    ):
+    with site.verified(LAST) as report:
         answer, _sync = [one.answer for one in report.sources if one.name.split()[0] == "apel:a"]
     assert answer.startswith(("yes", "usage yes"))
     return answer.partition(", ")[2]
