@@ -8,9 +8,10 @@ of these, so that what was interrupted goes on with the next part. What no test 
 `mutations_explained.txt`, beside this file: write a test that notices it, or say there in a few words why nobody can.
 Ends with 1 if anything is left that is in neither.
 
-First every test is run once, to see which lines it runs, also in processes that it starts, and how long that takes.
-``--seen DIRECTORY`` keeps this, and takes what is there already: of the same program, since lines have numbers. Each
-break is shown to the tests that run its line, in a copy of the checkout with an environment of its own.
+Each break is first shown to the tests of its module, in a copy of the checkout with an environment of its own: they
+notice most, in seconds. What they do not notice is shown to the other tests that run its line. For this every test is
+run once, to see which lines it runs, also in processes that it starts, and how long that takes. ``--seen DIRECTORY``
+keeps this, and takes what is there already: of the same program, since lines have numbers.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ import subprocess
 import sys
 import sysconfig
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import coverage
 
@@ -137,7 +138,7 @@ class Copy:
             self._forks = subprocess.Popen(command, cwd=self.tree, env=self._environment, text=True, **pipes)
         assert self._forks.stdin is not None
         assert self._forks.stdout is not None
-        self._forks.stdin.write(json.dumps([*PYTEST, "-x", "-n", "0", *tests]) + "\n")
+        self._forks.stdin.write(json.dumps([*PYTEST, "-x", "-n", "0", "-m", "not campaign", *tests]) + "\n")
         self._forks.stdin.flush()
         return int(self._forks.stdout.readline()) in NOTICED_BY_PYTEST
 
@@ -161,7 +162,7 @@ class Runs:
 
     def tests_of(self, one: Break) -> list[str]:
         """
-        The tests that run a line: fast ones first, of each function one case, then the module's own and its folder's.
+        The other modules' tests that run a line: fast ones first, of each function one case, then the folder's.
 
         Lines that run at import are run by the tests of all lines of the module.
         """
@@ -170,16 +171,26 @@ class Runs:
         by_line = self._tests[one.module]
         names = {_test_of(context) for context in by_line.get(one.line, ())} - {""}
         names = names or {_test_of(context) for contexts in by_line.values() for context in contexts} - {""}
-        folder = f"tests/{one.module.removeprefix('arcacct/').rpartition('/')[0]}/"
-        own = f"{folder}test_{pathlib.Path(one.module).stem}"
+        folder = _folder_of(one.module)
+        own = tuple(tests_of_module(one.module))
         functions: dict[str, int] = {}
         ranked = []
-        for name in sorted(names):
+        for name in sorted(name for name in names if not name.startswith(own)):
             function = name.partition("[")[0]
             functions[function] = functions.get(function, 0) + 1
-            far = (not name.startswith(own), not name.startswith(folder))
-            ranked.append((name in self._slow, functions[function], *far, name))
+            ranked.append((name in self._slow, functions[function], not name.startswith(folder), name))
         return [name for *_rank, name in sorted(ranked)][:MOST_TESTS]
+
+
+def tests_of_module(module: str) -> list[str]:
+    """The files with tests of a module."""
+    folder = ROOT / _folder_of(module)
+    return sorted(str(path.relative_to(ROOT)) for path in folder.glob(f"test_{pathlib.Path(module).stem}*.py"))
+
+
+def _folder_of(module: str) -> str:
+    """The folder of a module's tests, with a slash at its end."""
+    return f"tests/{module.removeprefix('arcacct/').rpartition('/')[0]}/"
 
 
 def _test_of(context: str) -> str:
@@ -226,17 +237,18 @@ def see(copy: Copy, kept: pathlib.Path, tests: Sequence[str]) -> None:
     (kept / "tree").write_text(str(copy.tree), encoding="utf-8")
 
 
-def tried(chosen: Sequence[Break], copies: Sequence[Copy], runs: Runs) -> list[Break]:
-    """What no test noticed, said at once on standard error."""
+def tried(chosen: Sequence[Break], copies: Sequence[Copy], tests_of: Callable[[Break], Sequence[str]]) -> list[Break]:
+    """What none of its tests noticed, said at once on standard error."""
     free: queue.SimpleQueue[Copy] = queue.SimpleQueue()
+    first = next(filter(None, map(tests_of, chosen)), ())
     for copy in copies:
         # Else any break would be noticed.
-        if copy.fails(runs.tests_of(chosen[0])):
-            sys.exit(f"nothing was broken yet, and tests of {chosen[0].module} fail")
+        if first and copy.fails(first):
+            sys.exit(f"nothing was broken yet, and tests fail: {' '.join(first)}")
         free.put(copy)
 
     def is_noticed(one: Break) -> bool:
-        tests = runs.tests_of(one)
+        tests = tests_of(one)
         copy = free.get()
         try:
             return bool(tests) and copy.notices(one, tests)
@@ -263,7 +275,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0, help="by what they are chosen")
     parser.add_argument("--slice", default="1/1", metavar="I/N", help="break the I-th of N parts of these")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="how many at once")
-    parser.add_argument("--tests", nargs="*", default=[], help="run only these; by default all of them")
+    parser.add_argument("--tests", nargs="*", default=[], help="of other modules' tests only these; by default all")
     parser.add_argument("--seen", type=pathlib.Path, help="a directory for which tests run which lines")
     parser.add_argument("--list", action="store_true", help="only say what would be broken")
     arguments = parser.parse_args()
@@ -286,10 +298,11 @@ def main() -> int:
         copies = [Copy(pathlib.Path(directory, str(number))) for number in range(arguments.jobs)]
         kept = arguments.seen or pathlib.Path(directory, "seen")
         kept.mkdir(exist_ok=True)
-        if not (kept / "tree").exists():
-            see(copies[0], kept, arguments.tests)
         try:
-            left = tried(chosen, copies, Runs(kept))
+            left = tried(chosen, copies, lambda one: tests_of_module(one.module))
+            if left and not (kept / "tree").exists():
+                see(copies[0], kept, arguments.tests)
+            left = tried(left, copies, Runs(kept).tests_of) if left else []
         finally:
             for copy in copies:
                 copy.close()
