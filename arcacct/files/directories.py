@@ -1,6 +1,8 @@
 """Directories: those that this user may not look into, our own private ones, and those of the package."""
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
@@ -9,6 +11,16 @@ def resource(folder: str, *names: str) -> str:
     """The path of a file below ``schema`` or ``etc``, in an installed package or in a checkout."""
     inside = os.path.join(_PACKAGE, folder)
     return os.path.join(inside if os.path.isdir(inside) else os.path.join(os.path.dirname(_PACKAGE), folder), *names)
+
+
+@contextmanager
+def descriptor(path: str, flags: int, folder: int | None = None) -> Iterator[int]:
+    """Open a path as `os.open`, below the directory of a descriptor if one is given, and close it. Raises OSError."""
+    fd = os.open(path, flags | os.O_CLOEXEC, dir_fd=folder)
+    try:
+        yield fd
+    finally:
+        os.close(fd)
 
 
 def unseen(path: str) -> str:
@@ -37,17 +49,8 @@ def private_directory(path: str) -> None:
         # Another process was first.
         return
     # Not by its path: where others may write it may lead elsewhere by now.
-    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
-    try:
+    with descriptor(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW) as fd:
         os.fchmod(fd, 0o700)
-    finally:
-        os.close(fd)
-    try:
-        fd = os.open(os.path.dirname(path) or ".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    except PermissionError:
-        # A user who may not read the parent cannot sync it either.
-        return
-    try:
+    # A user who may not read the parent cannot sync it either.
+    with suppress(PermissionError), descriptor(os.path.dirname(path) or ".", os.O_RDONLY | os.O_DIRECTORY) as fd:
         os.fsync(fd)
-    finally:
-        os.close(fd)

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from arcacct.errors import InputError
+from arcacct.files.directories import descriptor
 
 _CLOSED = os.O_NOFOLLOW | os.O_CLOEXEC
 _SEARCH = os.O_PATH | os.O_DIRECTORY | _CLOSED
@@ -113,12 +114,8 @@ class Directory:
 
     def _sync_names(self) -> None:
         """The names in it are on disk afterwards. A user who may not read it cannot sync it either."""
-        with suppress(PermissionError):
-            fd = os.open(".", _LIST, dir_fd=self.fd)
-            try:
-                os.fsync(fd)
-            finally:
-                os.close(fd)
+        with suppress(PermissionError), descriptor(".", _LIST, self.fd) as fd:
+            os.fsync(fd)
 
     def create(self, name: str, mode: int = 0o600) -> int:
         """A descriptor of a new file with this mode, whatever the umask. Raises OSError, also if the name is taken."""
@@ -377,8 +374,7 @@ def _step(here: Directory, name: str, make: int | None) -> Directory | None:
 def _target(here: Directory, name: str, *, followed: bool) -> str:
     """What a link says, if it may be followed."""
     path = here.path_of(name)
-    fd = os.open(name, os.O_PATH | _CLOSED, dir_fd=here.fd)
-    try:
+    with descriptor(name, os.O_PATH | _CLOSED, here.fd) as fd:
         status = os.fstat(fd)
         if not stat.S_ISLNK(status.st_mode):
             raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), path)
@@ -389,8 +385,6 @@ def _target(here: Directory, name: str, *, followed: bool) -> str:
         if not here.sure:
             raise InputError(f"{path} is a symbolic link where others can write, so it is not followed; {_INSTEAD}")
         return os.readlink("", dir_fd=fd)
-    finally:
-        os.close(fd)
 
 
 def _openat2(folder: int, path: str) -> int:
