@@ -14,21 +14,9 @@ import psutil
 
 from arcacct.errors import InputError, UsageError
 from arcacct.files.safe_open import Directory, open_directory
+from arcacct.sources.features import reader
 from arcacct.sources.features.http import LARGEST_VALUE
-from arcacct.sources.features.reader import (
-    DEPRECATED,
-    JOB_KEYS,
-    KEYS,
-    NAME,
-    VARIABLES,
-    Features,
-    location_of,
-    missing,
-    names_in,
-    problem,
-    read,
-    remaining_s,
-)
+from arcacct.sources.features.reader import KEYS, NAME, VARIABLES, Features, missing
 
 if TYPE_CHECKING:
     from arcacct.http_client import Response
@@ -222,8 +210,9 @@ def check(given: Mapping[str, str], *, web: Web | None = None, now: int | None =
     locations: dict[str, str] = {}
     for kind, value in given.items():
         with suppress(UsageError):
-            locations[kind] = location_of(value, f"${VARIABLES[kind]}")
-    features = {kind: read(place, fetch=web.get if web is not None else None) for kind, place in locations.items()}
+            locations[kind] = reader.location_of(value, f"${VARIABLES[kind]}")
+    fetch = web.get if web is not None else None
+    features = {kind: reader.read(place, fetch=fetch) for kind, place in locations.items()}
     folders = {kind: _folder(place) for kind, place in locations.items() if place.startswith("/")}
     judged_at = now if now is not None else int(time.time())
     seen = Observations(given, locations, features, folders, judged_at, int(psutil.boot_time()))
@@ -234,7 +223,7 @@ def check(given: Mapping[str, str], *, web: Web | None = None, now: int | None =
 def _folder(location: str) -> Folder:
     try:
         with open_directory(location) as place:
-            found = {name: file for name in names_in(place)[0] if (file := _file(place, name)) is not None}
+            found = {name: file for name in reader.names_in(place)[0] if (file := _file(place, name)) is not None}
             return Folder(place.status.st_mode, found)
     except OSError as error:
         raise InputError(f"{error.filename or location}: cannot be read: {error.strerror}") from error
@@ -265,7 +254,7 @@ def _of_forms(*forms: str) -> Callable[[Observations], Judgement]:
     def judge(seen: Observations) -> Judgement:
         there = {name: text for name, text in seen.raw_values().items() if name in KEYS and KEYS[name].form in forms}
         # One newline at the end is allowed, and nothing else.
-        wrong = {name: problem(name, text.removesuffix("\n")) for name, text in there.items()}
+        wrong = {name: reader.problem(name, text.removesuffix("\n")) for name, text in there.items()}
         return [f"{name}: {what}" for name, what in wrong.items() if what is not None] if there else None
 
     return judge
@@ -333,7 +322,8 @@ def _static(seen: Observations) -> Judgement:
     if start is None or folder is None:
         return None
     late = {name for name, file in folder.files.items() if file.status.st_mtime > start + _SLACK_S}
-    return _listed("written after the job started", [k.name for k in JOB_KEYS if not k.dynamic and k.name in late])
+    names = [key.name for key in reader.JOB_KEYS if not key.dynamic and key.name in late]
+    return _listed("written after the job started", names)
 
 
 def _permissions(seen: Observations) -> Judgement:
@@ -366,7 +356,7 @@ def _shown(place: str, name: str) -> str:
 
 
 def _left(seen: Observations) -> Judgement:
-    left = remaining_s(seen.features.get("machine"), seen.features.get("job"), seen.now)
+    left = reader.remaining_s(seen.features.get("machine"), seen.features.get("job"), seen.now)
     return None if left is None else f"{left} s are left to the job"
 
 
@@ -470,7 +460,8 @@ RULES = {
     35: Requirement(
         "no keys of the old draft",
         lambda seen: _listed(
-            "keys of an old draft", (name for one in seen.folders.values() for name in one.files if name in DEPRECATED)
+            "keys of an old draft",
+            (name for one in seen.folders.values() for name in one.files if name in reader.DEPRECATED),
         ),
         verdict="warn",
     ),

@@ -94,14 +94,10 @@ class Web:
     def _once(self, method: str, url: str, headers: Mapping[str, str]) -> Response:
         from arcacct.http_client import ExchangeFailed  # noqa: PLC0415  HTTP is slow to import
 
+        text = f"no complete answer within {self._timeout_s:g} s"
         try:
-            return self._client(urlsplit(url).scheme).send(
-                method,
-                url,
-                headers,
-                limit_s=self._timeout_s,
-                limit_text=f"no complete answer within {self._timeout_s:g} s",
-            )
+            client = self._client(urlsplit(url).scheme)
+            return client.send(method, url, headers, limit_s=self._timeout_s, limit_text=text)
         except ExchangeFailed as failure:
             raise InputError(f"{url}: no answer: {failure}") from failure
 

@@ -112,7 +112,7 @@ def read(chunks: Iterable[bytes], wanted: Collection[str]) -> Iterator[ParsedAd]
     """
     first, whole = with_beginning(chunks)
     if first[:1] in (b"[", b"{"):
-        return _json_ads(whole, wanted)
+        return _json_ads(whole, wanted, is_list=first.startswith(b"["))
     lines = first.split(b"\n", _MOST_SEEN)[:_MOST_SEEN]
     if first and not any(_ATTRIBUTE.match(line) or _BANNER.match(line) for line in lines):
         shown = lines[0][:40].decode("utf-8", "backslashreplace")
@@ -280,38 +280,28 @@ def _has_id(ad: ParsedAd) -> bool:
     return isinstance(ad.what, dict) and isinstance(ad.what.get(_IDS[0]), str)
 
 
-class _Edges:
-    """The first and the last byte of an output that are not blank."""
-
-    def __init__(self) -> None:
-        self._edges = b""
-
-    def of(self, chunks: Iterable[bytes]) -> Iterator[bytes]:
-        """Yield the same chunks."""
-        for chunk in chunks:
-            if text := chunk.strip():
-                self._edges = (self._edges or text)[:1] + text[-1:]
-            yield chunk
-
-    def has_no_end(self) -> bool:
-        """Whether a list begins the output, and no list ends it."""
-        return self._edges[:1] == b"[" and self._edges[1:] != b"]"
-
-
-def _json_ads(chunks: Iterable[bytes], wanted: Collection[str]) -> Iterator[ParsedAd]:
+def _json_ads(chunks: Iterable[bytes], wanted: Collection[str], *, is_list: bool) -> Iterator[ParsedAd]:
     """
     Yield the ads of a list, of one line each, or one after another. A damaged part ends where the next ad starts.
 
     Raises InputError for a list without an end: its last ads may be missing.
     """
-    edges = _Edges()
+    ends = b""
+    """The last byte that is not blank."""
+
+    def passing() -> Iterator[bytes]:
+        nonlocal ends
+        for chunk in chunks:
+            ends = chunk.strip()[-1:] or ends
+            yield chunk
+
     stream = Objects(_BETWEEN, _BEGINS, LARGEST_AD)
     last: tuple[Found, str] | None = None
     """The last ad is held until the following text shows that it was complete."""
     number = 1
     failure: InputError | None = None
     try:
-        for found in _objects(stream, edges.of(chunks)):
+        for found in _objects(stream, passing()):
             text = stream.text
             if last is not None and found.value is None and is_torn(last[0].value, text):
                 last = (found, last[1] + text)
@@ -328,7 +318,7 @@ def _json_ads(chunks: Iterable[bytes], wanted: Collection[str]) -> Iterator[Pars
     if failure is not None:
         raise failure
     # An ad without an end says so itself.
-    if edges.has_no_end() and (last is None or not last[0].is_cut):
+    if is_list and ends != b"]" and (last is None or not last[0].is_cut):
         raise InputError("truncated: its list of ads has no end")
 
 

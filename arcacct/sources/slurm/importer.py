@@ -52,14 +52,10 @@ def sonars_record(con: Connection, run: SlurmRun) -> int | None:
         " WHERE LocalJobID = ?1 AND Source = ?3 AND abs(EndTime - ?2) <= ?4 + 1 ORDER BY 2, 1",
         (str(run.job_id), run.end_time, SLURM, _OFF_S, run.submit_time),
     ).fetchall()
-    return next(
-        (
-            record_id
-            for record_id, end_off, submit_off in rows
-            if end_off <= 1 or (abs(end_off - _OFF_S) <= 1 and (submit_off <= 1 or abs(submit_off - _OFF_S) <= 1))
-        ),
-        None,
-    )
+    for record_id, end_off, submit_off in rows:
+        if end_off <= 1 or (abs(end_off - _OFF_S) <= 1 and (submit_off <= 1 or abs(submit_off - _OFF_S) <= 1)):
+            return int(record_id)
+    return None
 
 
 # Make a job from a Slurm run.

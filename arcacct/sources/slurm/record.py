@@ -656,6 +656,8 @@ def part(row: Mapping[str, str], zone: tzinfo | None, unusable: set[str]) -> Sac
     parts_us = None if user_us is None and kernel_us is None else (user_us or 0) + (kernel_us or 0)
     elapsed_s, cores = row_of.get("elapsed_s"), row_of.get("cores")
     sampled_us, sampled_kib = row_of.get("sampled") or (None, None)
+    cpu_us = cpu_use((row_of.get("total_us"), parts_us), sampled_us)
+    memory_kib = _most(row_of.get("memory_kib"), sampled_kib)
     return SacctPart(
         step=step,
         submit=time("Submit"),
@@ -664,14 +666,7 @@ def part(row: Mapping[str, str], zone: tzinfo | None, unusable: set[str]) -> Sac
         elapsed_s=seconds("elapsed_us") if elapsed_s is None else elapsed_s,
         suspended_s=seconds("suspended_us"),
         cores=parsed_tres(texts["tres"]).get("cpu") if cores is None else cores,
-        use=SacctUse(
-            0,
-            cpu_use((row_of.get("total_us"), parts_us), sampled_us),
-            kernel_us,
-            _most(row_of.get("memory_kib"), sampled_kib),
-            row_of.get("virtual_memory_kib"),
-            row_of.get("energy_j"),
-        ),
+        use=SacctUse(0, cpu_us, kernel_us, memory_kib, row_of.get("virtual_memory_kib"), row_of.get("energy_j")),
         run=SlurmRun(
             job_id=job_id,
             state=of_job("State", slurm_formats.state) or "",

@@ -18,16 +18,7 @@ from arcacct.resources import LARGEST, LATEST_S
 from arcacct.sources.engine.batch_runs import lines_of, with_beginning
 from arcacct.sources.engine.runs import Asked, Noise, NoUsage, ParsedRun
 from arcacct.sources.slurm import record
-from arcacct.sources.slurm.record import (
-    AnotherHeader,
-    Misfit,
-    SacctPart,
-    SacctUse,
-    SlurmRun,
-    TableHeader,
-    TableRow,
-    TableRows,
-)
+from arcacct.sources.slurm.record import SacctPart, SacctUse, SlurmRun
 from arcacct.times import DAY_S
 
 # Read `sacct --json` of Slurm 22.05 and later: jobs with their steps. Each value is read separately.
@@ -440,9 +431,9 @@ def _table(chunks: Iterable[bytes], form: OutputForm) -> Iterator[ParsedRun]:
     if has_returns:
         lines = ((number, line.removesuffix("\r")) for number, line in lines)
     try:
-        for row in TableRows(header).of(lines):
+        for row in record.TableRows(header).of(lines):
             yield from jobs.take(row)
-    except AnotherHeader:
+    except record.AnotherHeader:
         yield from jobs.end()
         raise
     yield from jobs.end()
@@ -457,7 +448,7 @@ def _lines(chunks: Iterable[bytes]) -> Iterator[tuple[int, str]]:
 class _Jobs:
     """Jobs from rows: each job's own row, then the rows of its steps."""
 
-    def __init__(self, header: TableHeader, form: OutputForm) -> None:
+    def __init__(self, header: record.TableHeader, form: OutputForm) -> None:
         self._header = header
         self._form = form
         self._empty()
@@ -475,12 +466,12 @@ class _Jobs:
         self._length = 0
         self._whole = True
 
-    def take(self, row: TableRow | Misfit | Noise) -> Iterator[ParsedRun]:
+    def take(self, row: record.TableRow | record.Misfit | Noise) -> Iterator[ParsedRun]:
         """Add a row, and yield the job before it if the row belongs to another job. A bad line is rejected alone."""
         if isinstance(row, Noise):
             yield ParsedRun(row, f"line {row.number}", row.line, len(row.line), is_line=True)
             return
-        if isinstance(row, Misfit):
+        if isinstance(row, record.Misfit):
             yield from self._take_misfit(row)
             return
         unusable: set[str] = set()
@@ -488,7 +479,7 @@ class _Jobs:
             one = record.part(row.values, self._form.zone, unusable)
         except Exception as error:  # noqa: BLE001  any error rejects only this row
             number = row.values["JobIDRaw"]
-            yield from self._take_misfit(Misfit(fault_of(error).reason, row.lines, row.number, number))
+            yield from self._take_misfit(record.Misfit(fault_of(error).reason, row.lines, row.number, number))
             return
         if not one.step or one.run.job_id != self._job_id:
             yield from self.end()
@@ -503,7 +494,7 @@ class _Jobs:
         else:
             self._job = one
 
-    def _take_misfit(self, row: Misfit) -> Iterator[ParsedRun]:
+    def _take_misfit(self, row: record.Misfit) -> Iterator[ParsedRun]:
         number, _, step = row.job.partition(".")
         # The number may be longer than any of Slurm's, and too long for Python.
         job_id = int(number[:20] or -1)
@@ -517,7 +508,7 @@ class _Jobs:
         content, length = _bounded("".join(f"{line}\n" for line in (self._header.line, *row.lines)))
         yield ParsedRun(Fault(row.reason), f"line {row.number}", content, length, is_line=True)
 
-    def _add(self, row: TableRow | Misfit) -> None:
+    def _add(self, row: record.TableRow | record.Misfit) -> None:
         if not self._number:
             self._number = row.number
             self._length = len(self._header.line) + 1
