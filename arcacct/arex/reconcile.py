@@ -397,14 +397,9 @@ def reconcile(run: SweepRun, unfinished: Unfinished, progress: Progress | None) 
             lambda job, error: run.complain(job.facts.job_id, job.path, error),
         ):
             run.found.update(kind for _facts, kind in recorded if kind)
-            run.ends.update(
-                facts.usage.end_time // HOUR_S
-                for facts, kind in recorded
-                # No callout could report a job that ended before recording started.
-                if facts.usage is not None
-                and facts.usage.end_time >= since_s
-                and kind in (recorder.NEW_JOB, recorder.NEW_END)
-            )
+            ended = [facts.usage for facts, kind in recorded if kind in (recorder.NEW_JOB, recorder.NEW_END)]
+            # No callout could report a job that ended before recording started.
+            run.ends.update(one.end_time // HOUR_S for one in ended if one is not None and one.end_time >= since_s)
     return counter.jobs, looked_at
 
 
