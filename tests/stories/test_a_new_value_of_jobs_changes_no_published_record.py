@@ -46,7 +46,7 @@ PATCHES = (
     ("records/model.py", r'(?<=a count that is a guess\."""\n)', FIELD),
     ("records/model.py", r"\n    @property\n    def cpu_s", FIELD),
     ("records/reader.py", r"\n    CASE WHEN Hold\.RecordID IS NOT NULL", READ),
-    ("records/reader.py", r"hold,\n    \) = row", "limit, "),
+    ("records/reader.py", r"hold = row\[22:\]", "limit, "),
     ("records/reader.py", r"(?<=_fields\(unknown\),\n)", "            limit,\n"),
     ("records/writer.py", r"        return Written\(\n            len\(new\),", WRITE),
     ("publishing/sent.py", r'(?<="lrms_end_time",\n)', '    "requested_wall_s",\n'),
