@@ -7,7 +7,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from hashlib import blake2b
-from typing import NamedTuple, ParamSpec, TypeVar
+from typing import Any, NamedTuple, ParamSpec, TypeVar
 
 from arcacct.database.connection import OF_VALUES, Connection, DatabaseError, OperationalError
 from arcacct.database.schema import note, noted
@@ -194,8 +194,7 @@ class RejectedRecords:
             # A record without content is identified by its position.
             what = one.content or f"{one.file}\0{one.position}".encode("utf-8", "surrogateescape")
             digest = blake2b(what, digest_size=16).digest()
-            query = "SELECT 1 FROM ImportQuarantine WHERE Source = ? AND Scope = ? AND Digest = ?"
-            if self._con.execute(query, (self._source, self._scope, digest)).fetchone() is not None:
+            if self._asked("1", "Digest = ?", digest).fetchone() is not None:
                 continue
             is_new = digest not in self._before
             if self._has_room(one.file, min(len(one.content), LONGEST_BYTES)):
@@ -228,6 +227,11 @@ class RejectedRecords:
         """Return the files with records that are not kept whole: too long, or only counted."""
         return {one.file for one in listed(self._con, self._source, self._scope) if not one.is_whole}
 
+    def _asked(self, columns: str, condition: str, value: object) -> Any:
+        """Return columns of the rows of this source and scope that meet a condition on a value."""
+        query = f"SELECT {columns} FROM ImportQuarantine WHERE Source = ? AND Scope = ? AND {condition}"
+        return self._con.execute(query, (self._source, self._scope, value))
+
     def _has_room(self, file: str, size: int) -> bool:
         if self._all is None:
             count, total = self._con.execute(
@@ -235,10 +239,7 @@ class RejectedRecords:
             ).fetchone()
             self._all = [MOST - count, MOST_BYTES - total]
         if file not in self._room:
-            used = self._con.execute(
-                "SELECT count(*) FROM ImportQuarantine WHERE Source = ? AND Scope = ? AND File = ? AND Content NOTNULL",
-                (self._source, self._scope, file),
-            ).fetchone()[0]
+            (used,) = self._asked("count(*)", "File = ? AND Content NOTNULL", file).fetchone()
             self._room[file] = MOST_OF_A_FILE - used
         if self._room[file] <= 0 or self._all[0] <= 0 or self._all[1] < size:
             return False
@@ -257,8 +258,7 @@ class RejectedRecords:
         if not done.rowcount:
             fault = Fault("only counted: the list is full; correct the file and import it with --retry")
             self._insert(file, "further records", digest, fault, -1, None)
-        query = "SELECT Records FROM ImportQuarantine WHERE Source = ? AND Scope = ? AND Digest = ?"
-        return int(self._con.execute(query, (self._source, self._scope, digest)).fetchone()[0])
+        return int(self._asked("Records", "Digest = ?", digest).fetchone()[0])
 
     def _insert(self, file: str, position: str, digest: bytes, fault: Fault, size: int, content: bytes | None) -> None:
         what = (self._source, self._scope, _storable(file), position, digest, _storable(fault.reason), fault.is_ours)
@@ -278,12 +278,8 @@ class RejectedRecords:
 
     def at(self, file: str) -> dict[str, list[int]]:
         """Return the RejectedIDs of a file, by position."""
-        rows = self._con.execute(
-            "SELECT Position, RejectedID FROM ImportQuarantine WHERE Source = ? AND Scope = ? AND File = ?",
-            (self._source, self._scope, _storable(file)),
-        )
         found: dict[str, list[int]] = {}
-        for position, rejected_id in rows:
+        for position, rejected_id in self._asked("Position, RejectedID", "File = ?", _storable(file)):
             found.setdefault(position, []).append(rejected_id)
         return found
 
