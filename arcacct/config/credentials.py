@@ -23,15 +23,9 @@ from arcacct.wording import count_of
 HASHED = re.compile(r"[0-9a-f]{8}\.\d+")
 """A CA certificate as OpenSSL looks it up in a directory."""
 
-_SHORT_NAMES = {
-    NameOID.SURNAME: "SN",
-    NameOID.SERIAL_NUMBER: "serialNumber",
-    NameOID.STREET_ADDRESS: "street",
-    NameOID.TITLE: "title",
-    NameOID.GIVEN_NAME: "GN",
-    NameOID.EMAIL_ADDRESS: "emailAddress",
-    NameOID.UNSTRUCTURED_NAME: "unstructuredName",
-}
+_SHORT_NAMES = {NameOID.SURNAME: "SN", NameOID.SERIAL_NUMBER: "serialNumber", NameOID.STREET_ADDRESS: "street"}
+_SHORT_NAMES |= {NameOID.TITLE: "title", NameOID.GIVEN_NAME: "GN", NameOID.EMAIL_ADDRESS: "emailAddress"}
+_SHORT_NAMES |= {NameOID.UNSTRUCTURED_NAME: "unstructuredName"}
 """OpenSSL's, where RFC 4514 has another or none."""
 
 

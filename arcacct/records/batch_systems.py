@@ -28,25 +28,12 @@ class BatchSystem(NamedTuple):
     """Whether its command has only the common options, and no module in arcacct/cli/."""
 
 
-GRIDENGINE = BatchSystem(
-    "gridengine",
-    "Grid Engine",
-    "gridengine",
-    "Grid Engine's accounting files",
-    "gesge",
-    ("sge", "gridengine", "ge", "ogs", "uge"),
-)
+_SGE = ("sge", "gridengine", "ge", "ogs", "uge")
+GRIDENGINE = BatchSystem("gridengine", "Grid Engine", "gridengine", "Grid Engine's accounting files", "gesge", _SGE)
 HTCONDOR = BatchSystem("htcondor", "HTCondor", "htcondor", "HTCondor's history", "htcondor", ("condor", "htcondor"))
 SLURM = BatchSystem("slurm", "Slurm", "sacct", "Slurm's own accounting (`sacct`)", "sonar", ("slurm",))
-PBS = BatchSystem(
-    "pbs",
-    "PBS",
-    "pbs",
-    "PBS's accounting logs (Torque, PBS Professional, OpenPBS)",
-    "pbs",
-    ("pbs", "pbspro", "torque"),
-    True,
-)
+_PBS_LOGS = "PBS's accounting logs (Torque, PBS Professional, OpenPBS)"
+PBS = BatchSystem("pbs", "PBS", "pbs", _PBS_LOGS, "pbs", ("pbs", "pbspro", "torque"), True)
 LSF = BatchSystem("lsf", "LSF", "lsf", "LSF's lsb.acct", "lsf", ("lsf",), True)
 BATCH_SYSTEMS = {one.name: one for one in (GRIDENGINE, HTCONDOR, LSF, PBS, SLURM)}
 """

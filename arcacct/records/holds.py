@@ -16,14 +16,8 @@ DECISIONS = (AS_UNKNOWN, AS_BOUND, AS_REPORTED, EXCLUDED)
 PUBLISHED = "published"
 """State of records that are older than the holds and that a receiver may have: they do not change."""
 
-_COLUMNS = {
-    "node_count": "NodeCount",
-    "core_count": "CPUCount",
-    "wall_s": "UsedWalltime",
-    "cpu_user_s": "UsedCPUUserTime",
-    "cpu_kernel_s": "UsedCPUKernelTime",
-    "benchmark": "Benchmark",
-}
+_COLUMNS = {"node_count": "NodeCount", "core_count": "CPUCount", "wall_s": "UsedWalltime"}
+_COLUMNS |= {"cpu_user_s": "UsedCPUUserTime", "cpu_kernel_s": "UsedCPUKernelTime", "benchmark": "Benchmark"}
 """The column of RecordHolds with the replacement of a value, by field of v1_jobs."""
 OVERRIDDEN, OVERRIDES = tuple(_COLUMNS), tuple(_COLUMNS.values())
 """Fields of an AAR, and the columns."""

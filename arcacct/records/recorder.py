@@ -59,17 +59,9 @@ CHILDREN = {
     "JobExtraInfo": ("InfoKey", "InfoValue"),
 }
 """The columns of the tables that have several rows for a record."""
-INFO_KEYS = {
-    "benchmark": "benchmark",
-    "client_host": "clienthost",
-    "job_name": "jobname",
-    "local_user": "localuser",
-    "lrms": "lrms",
-    "node_names": "nodenames",
-    "project": "projectname",
-    "system_software": "systemsoftware",
-    "wn_instance": "wninstance",
-}
+INFO_KEYS = {"benchmark": "benchmark", "client_host": "clienthost", "job_name": "jobname", "local_user": "localuser"}
+INFO_KEYS |= {"lrms": "lrms", "node_names": "nodenames", "project": "projectname"}
+INFO_KEYS |= {"system_software": "systemsoftware", "wn_instance": "wninstance"}
 """JobExtraInfo.InfoKey of the fields of a `Job` that are kept there, in the order of the keys."""
 
 _SET_AUTH_GROUPS = "INSERT OR REPLACE INTO AuthGroups (RecordID, Names) VALUES (?, ?)"

@@ -25,12 +25,8 @@ _UPDATE = (
     f"UPDATE AAR SET ({_VALUES}) = ({', '.join('?' * 19)}) WHERE RecordID = ?"
     f" AND ({_VALUES}) IS NOT ({', '.join('?' * 19)})"
 )
-_CHILDREN = {
-    "AuthTokenAttributes": "auth_tokens",
-    "RunTimeEnvironments": "rtes",
-    "DataTransfers": "transfers",
-    "JobExtraInfo": "extra",
-}
+_CHILDREN = {"AuthTokenAttributes": "auth_tokens", "RunTimeEnvironments": "rtes"}
+_CHILDREN |= {"DataTransfers": "transfers", "JobExtraInfo": "extra"}
 """The field of ArexRows, by table. A change of these children changes the record; a change of events does not."""
 _INSERT_EVENT = "INSERT INTO JobEvents (RecordID, EventKey, EventTime) VALUES (?, ?, ?)"
 _ROWS = 32

@@ -110,35 +110,14 @@ def json_text(value: "Any") -> str:
 
 TIMEOUT_S = 5.0
 
-_SYSINFO = {
-    "index": "index",
-    "uuid": "uuid",
-    "address": "pci.bus_id",
-    "model": "name",
-    "driver": "driver_version",
-    "firmware": "vbios_version",
-    "memory": "memory.total",
-    "power_limit": "power.limit",
-    "max_power_limit": "power.max_limit",
-    "min_power_limit": "power.min_limit",
-    "max_ce_clock": "clocks.max.sm",
-    "max_memory_clock": "clocks.max.memory",
-}
-_SAMPLE = {
-    "index": "index",
-    "uuid": "uuid",
-    "fan": "fan.speed",
-    "compute_mode": "compute_mode",
-    "performance_state": "pstate",
-    "memory": "memory.used",
-    "ce_util": "utilization.gpu",
-    "memory_util": "utilization.memory",
-    "temperature": "temperature.gpu",
-    "power": "power.draw",
-    "power_limit": "power.limit",
-    "ce_clock": "clocks.sm",
-    "memory_clock": "clocks.mem",
-}
+_SYSINFO = {"index": "index", "uuid": "uuid", "address": "pci.bus_id", "model": "name", "driver": "driver_version"}
+_SYSINFO |= {"firmware": "vbios_version", "memory": "memory.total", "power_limit": "power.limit"}
+_SYSINFO |= {"max_power_limit": "power.max_limit", "min_power_limit": "power.min_limit"}
+_SYSINFO |= {"max_ce_clock": "clocks.max.sm", "max_memory_clock": "clocks.max.memory"}
+_SAMPLE = {"index": "index", "uuid": "uuid", "fan": "fan.speed", "compute_mode": "compute_mode"}
+_SAMPLE |= {"performance_state": "pstate", "memory": "memory.used", "ce_util": "utilization.gpu"}
+_SAMPLE |= {"memory_util": "utilization.memory", "temperature": "temperature.gpu", "power": "power.draw"}
+_SAMPLE |= {"power_limit": "power.limit", "ce_clock": "clocks.sm", "memory_clock": "clocks.mem"}
 _TEXTS = frozenset(("uuid", "address", "model", "driver", "firmware", "compute_mode"))
 
 

@@ -120,17 +120,8 @@ COLUMNS = (*_JOB, *_TIMES, *_SIZES, _USAGE)
 
 _ADDED = 2
 """Added to each ExtendedUint. The value 1 is infinite."""
-_FLAGS = {
-    "*": "NOT_RESPONDING",
-    "~": "POWERED_DOWN",
-    "#": "POWERING_UP",
-    "!": "POWER_DOWN",
-    "%": "POWERING_DOWN",
-    "$": "MAINTENANCE",
-    "@": "REBOOT_REQUESTED",
-    "^": "REBOOT_ISSUED",
-    "-": "PLANNED",
-}
+_FLAGS = {"*": "NOT_RESPONDING", "~": "POWERED_DOWN", "#": "POWERING_UP", "!": "POWER_DOWN", "%": "POWERING_DOWN"}
+_FLAGS |= {"$": "MAINTENANCE", "@": "REBOOT_REQUESTED", "^": "REBOOT_ISSUED", "-": "PLANNED"}
 """The characters that sinfo puts after the state of a node (sinfo(1), NODE STATE CODES)."""
 
 Row = Mapping[str, str]
