@@ -67,20 +67,24 @@ def _registered() -> tuple[EntryPoint, ...]:
         except OSError:
             # A folder that does not exist, or modules in a zip file.
             continue
+        # A folder may also have metadata of an older version of a package.
+        earlier = set(found)
         for entry in entries:
             stem, kind = os.path.splitext(entry)
             name = stem.partition("-")[0]
-            if kind not in (".dist-info", ".egg-info") or name in found:
+            if kind not in (".dist-info", ".egg-info") or name in earlier:
                 continue
             try:
                 with open(os.path.join(folder, entry, "entry_points.txt"), encoding="utf-8") as file:
                     text = file.read()
-                found[name] = list(_entry_points(text)) if "arcacct." in text else []
+                points = list(_entry_points(text)) if "arcacct." in text else []
             except (FileNotFoundError, NotADirectoryError):
-                found[name] = []
+                points = []
             except (OSError, ValueError) as error:
                 why = f"its entry_points.txt cannot be read: {type(error).__name__}: {error}"
                 complain(f"the package {name} in {folder}: {why}; reinstall or uninstall this package")
+                continue
+            found.setdefault(name, []).extend(points)
     return tuple(one for entry_points in found.values() for one in entry_points)
 
 

@@ -466,6 +466,18 @@ def test_what_a_killed_pip_leaves_costs_no_command(tmp_path) -> None:
     assert run(tmp_path, "--help").stdout.count("  hello ") == 1
 
 
+def test_metadata_of_an_older_version_hide_no_command(tmp_path) -> None:
+    """`pip install --ignore-installed` leaves them in the folder; those in a later folder count no more."""
+    install(tmp_path, "greetings", {"hello": "greetings:hello"})
+    (tmp_path / "greetings-0.9.dist-info").mkdir()
+    later = tmp_path / "later"
+    later.mkdir()
+    install(later, "greetings", {"hello": "greetings:hello", "farewell": "greetings:hello"})
+
+    found = {word: run(tmp_path, word, PYTHONPATH=f"{tmp_path}:{later}").returncode for word in ("hello", "farewell")}
+    assert found == {"hello": 3, "farewell": 64}
+
+
 def test_commands_of_the_core_look_through_no_package() -> None:
     """To find the packages costs a listing of every folder of modules: only a command that may be theirs pays it."""
     text = "from arcacct import entry_points\ndef refused(): raise AssertionError\nentry_points._registered = refused\n"
