@@ -18,6 +18,7 @@ from arcacct.arex.input_limits import (
     cut,
     lines_of,
     stored_bytes,
+    whole_lines,
 )
 from arcacct.arex.job_facts import job_facts
 from arcacct.config.paths import JobRules
@@ -243,6 +244,18 @@ def test_the_main_fqan_is_kept() -> None:
     assert "auth_tokens" in facts.notes
 
 
+@pytest.mark.parametrize("size", [1, 300, 900])
+def test_claims_are_bounded(size: int) -> None:
+    """Claims take 12 KiB in the database at most: the key twice, the value, and 80 bytes for the row."""
+    claims = b"".join(b"tokenclaim.c%d=%s\n" % (100 + n, b"x" * size) for n in range(400))
+
+    facts = facts_of(LOCAL + claims)
+
+    used = sum(2 * len(key) + len(value) + 80 for key, value in facts.auth_tokens)
+    assert used <= 12 << 10 < used + 2 * len("c100") + size + 80
+    assert facts.notes["auth_tokens"] == f"{len(facts.auth_tokens)} of 402 kept"
+
+
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=3 * MOST_VALUE_BYTES)
 
 
@@ -267,11 +280,20 @@ def test_long_files_have_the_same_lines(lines: list[bytes], times: int) -> None:
     assert [line for line in lines_of(content) if "=" in line] == [line for line in whole if "=" in line]
 
 
-def test_an_endless_line_in_a_file_that_is_read_whole() -> None:
-    """Of a line above its limit the beginning is read, and the next line is the next."""
-    content = b"a=1\nb=" + b"x" * (5 * MOST_LINE_BYTES) + b"\nc=3\n"
+@pytest.mark.parametrize("before", [b"", b"\n", b"a=1\n"], ids=["nothing", "an empty line", "a line"])
+def test_an_endless_line_in_a_file_that_is_read_whole(before: bytes) -> None:
+    """Of a line above its limit the beginning is read once, and the next line is the next."""
+    content = before + b"b=" + b"x" * (5 * MOST_LINE_BYTES) + b"\nc=3\n"
 
-    first, second, third = lines_of(content)
+    *first, second, third = lines_of(content)
 
-    assert (first, third) == ("a=1", "c=3")
+    assert (first, third) == (before.decode().split(), "c=3")
     assert second == "b=" + "x" * (MOST_LINE_BYTES - 2)
+
+
+def test_no_part_of_a_line_is_left_where_the_launcher_cut() -> None:
+    """The launcher cuts between any two bytes; a number that it halved must not be read."""
+    mark = b"\narcacct left out 2000 of 3000 bytes\n"
+
+    assert whole_lines(b"a=1\nb=23" + mark + b"4\nc=5\n") == b"a=1\n" + mark + b"c=5\n"
+    assert whole_lines(b"a=1\nb=23") == b"a=1\nb=23"
