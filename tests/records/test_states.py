@@ -4,7 +4,17 @@ from __future__ import annotations
 
 import pytest
 
-from arcacct.records.states import LARGEST_S, UNKNOWN_NUMBER, implausible_values, overrides
+from arcacct.records.states import (
+    ABORTED,
+    COMPLETED,
+    FAILED,
+    IN_PROGRESS,
+    LARGEST_S,
+    UNKNOWN_NUMBER,
+    implausible_values,
+    overrides,
+    status_of_end,
+)
 
 END = 1_795_176_000
 """2026-11-20 12:00:00 UTC."""
@@ -193,6 +203,7 @@ def test_the_kernel_keeps_its_share_of_a_bound() -> None:
     found = implausible_values(**{**HONEST, "cpu_user_s": 90_000, "cpu_kernel_s": 10_000})  # type: ignore[arg-type]
 
     assert overrides(found, (90_000, 10_000), take_bound=True) == {"cpu_user_s": 25_974, "cpu_kernel_s": 2886}
+    assert overrides(found, (0, 0), take_bound=True) == {"cpu_user_s": 28_860, "cpu_kernel_s": 0}
 
 
 @pytest.mark.parametrize(
@@ -219,3 +230,23 @@ def test_the_bound_is_the_largest_value_that_is_not_held(field, values) -> None:
 
     assert with_value(bound) == []
     assert with_value(bound + 1) == [field]
+
+
+@pytest.mark.parametrize(
+    ("by_files", "recorded", "state", "status"),
+    [
+        (ABORTED, COMPLETED, "FINISHED", FAILED),
+        (ABORTED, FAILED, "FINISHED", FAILED),
+        (ABORTED, ABORTED, "FINISHED", ABORTED),
+        (ABORTED, IN_PROGRESS, "FINISHED", ABORTED),
+        (FAILED, ABORTED, "FINISHED", ABORTED),
+        (FAILED, ABORTED, "INLRMS", FAILED),
+        (FAILED, ABORTED, None, FAILED),
+        (COMPLETED, FAILED, "FINISHED", COMPLETED),
+        (COMPLETED, ABORTED, "FINISHED", COMPLETED),
+        (FAILED, COMPLETED, "FINISHED", FAILED),
+    ],
+)
+def test_the_choice_for_killed_jobs_is_for_new_ends(by_files, recorded, state, status) -> None:
+    """An end that was recorded as failed stays one, and an aborted one stays aborted, whatever the site says now."""
+    assert status_of_end(by_files, recorded, state) == status
