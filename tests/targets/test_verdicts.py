@@ -29,6 +29,7 @@ from arcacct.targets.sgas.target import UsageRecords
 from arcacct.targets.sgas.usage_record import RULES as OF_SGAS
 from arcacct.targets.sgas.usage_record import UROptions
 from arcacct.targets.verdicts import SMALLEST_WIDTH
+from arcacct.times import LAST_SECOND
 
 NOW = 1_704_200_000
 UR = UROptions(host="lrms.example.org")
@@ -197,6 +198,34 @@ def test_a_job_at_sgas_limits(sgas: SGAS, job: AAR, column: str) -> None:
     rows = stored(sgas, UsageRecords.envelope.join([rendered(verdict.aar, UR, NOW)]))
     assert rows is not None
     assert list(rows) == [f"ur-arc1.example.org-{job.job_id}"]
+
+
+@pytest.mark.parametrize("name", ["lrms_submit_time", "lrms_start_time", "lrms_end_time"])
+@pytest.mark.parametrize(("seconds", "kept"), [(-1, None), (0, 0), (LAST_SECOND, LAST_SECOND), (LAST_SECOND + 1, None)])
+def test_a_time_of_the_batch_system_is_left_out_if_it_is_none(job: AAR, name: str, seconds: int, kept: int | None):
+    """The rest of the job is sent as it is, with a note."""
+    verdict = accept_for_sgas(job._replace(**{name: seconds}), UR, NOW)
+
+    assert verdict.aar == job._replace(**{name: kept})
+    assert len(verdict.notes) == (kept is None)
+
+
+@pytest.mark.parametrize(
+    ("names", "kept"),
+    [
+        (("n", "m" * 255), 2),
+        (("n", "m" * 256), 1),
+        (tuple(f"n{number}" for number in range(1000)), 1000),
+        (tuple(f"n{number}" for number in range(1001)), 1000),
+    ],
+    ids=["longest", "longer", "most", "more"],
+)
+def test_names_of_nodes_that_no_job_has_are_left_out(job: AAR, names: tuple[str, ...], kept: int) -> None:
+    """Names of 255 characters, and 1,000 of them, are the most."""
+    verdict = accept_for_sgas(job._replace(node_names=names), UR, NOW)
+
+    assert verdict.aar.node_names == names[:kept]
+    assert len(verdict.notes) == (kept < len(names))
 
 
 BUILDERS = {

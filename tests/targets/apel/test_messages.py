@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import pathlib
 import re
 from collections.abc import Callable
@@ -269,6 +270,24 @@ def test_zeros_stay_in_the_group_of_what_was_sent(
     same = group_before.keys() - usage - {"EarliestEndTime", "LatestEndTime"}
     assert {name: group_now[name] for name in same} == {name: group_before[name] for name in same}
     assert {group_now[name] for name in usage} == {0}
+
+
+@pytest.mark.parametrize(
+    ("dialect", "fields"), [(OPTIONS.dialect, ["VO", "VOGroup", "VORole"]), ("seed", ["FQAN"])], ids=["server", "seed"]
+)
+def test_zeros_name_the_group_in_the_fields_of_the_dialect(job: AAR, dialect: str, fields: list[str]) -> None:
+    """Each dialect has its own."""
+    records = APELRecords("individual", OPTIONS._replace(dialect=dialect))
+    zeros = records.zeros(records.key(job), records.names(job), NOW)
+    assert [
+        name for name in re.findall("^([A-Za-z]+):", zeros, re.MULTILINE) if name.startswith(("VO", "FQ"))
+    ] == fields
+
+
+def test_the_key_of_an_end_that_is_no_number_can_be_read(job: AAR) -> None:
+    """A damaged database may have a text there."""
+    records = APELRecords("individual", OPTIONS)
+    assert json.loads(records.key(job._replace(end_time='12"')))[2] == '12"'
 
 
 @pytest.mark.parametrize("kind", ["individual", "individual-v04", "car"])

@@ -249,6 +249,18 @@ def test_a_record_that_is_spelt_otherwise_is_the_same(box, server, sender, plugi
     assert send(sender, plugin, texts[0], in_doubt=True).receiver_rows == {ids(texts)[0]: OTHER}
 
 
+@pytest.mark.parametrize(("more", "rows"), [(0, {}), (1, OTHER)], ids=["longest", "longer"])
+def test_a_record_may_be_spelt_four_times_as_long(box, server, sender, plugin, texts, more, rows) -> None:
+    """With escapes and blanks, and 4 KiB of values that the server adds; what is longer is not read."""
+    send(sender, plugin, texts[0])
+    body = texts[0].ljust(4 * len(texts[0]) + 4096 + more)
+    box.faults.answer("auditor", 200, body, path="/record/", times=None)
+
+    answer = send(sender, plugin, texts[0], in_doubt=True)
+
+    assert answer.receiver_rows == (rows and {ids(texts)[0]: rows})
+
+
 def test_in_clear(box, server, site) -> None:
     """Over plain HTTP nobody is asked who he is, and no certificate is needed."""
     open_to_all = Server(server, None, 0, Faults(["auditor"]), server.journal)

@@ -84,6 +84,13 @@ def test_sgas_stores_every_column_as_intended(job: AAR) -> None:
     ]
 
 
+@pytest.mark.parametrize("kib", [0, 1])
+def test_memory_counts_from_the_first_kibibyte(job: AAR, kib: int) -> None:
+    """0 is unknown: SGAS gets no element for it."""
+    stored = row(job._replace(memory_kib=kib, virtual_memory_kib=kib))
+    assert stored["memory"] == [(1024, "shared"), (1024, "physical")] * kib
+
+
 @pytest.mark.parametrize(
     ("count", "nodes", "cores"),
     [
