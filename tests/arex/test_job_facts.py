@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -10,7 +11,7 @@ from hypothesis import strategies as st
 from job_files import DIAG, JOB, LOCAL, NOON_NS, NOON_S, STATISTICS, sequence
 
 from arcacct.arex.control_files import JobFiles
-from arcacct.arex.job_facts import job_facts, leading_digits, parse_instant, parse_transfer
+from arcacct.arex.job_facts import job_facts, leading_digits, measurements, parse_instant, parse_transfer
 from arcacct.config.paths import JobRules
 from arcacct.records.states import StateChange, Usage
 
@@ -25,12 +26,15 @@ def facts_of(
     owner: str | None = "ada:atlas",
     failed: bool = False,
     state: str = "FINISHED",
+    hashed: bool = False,
+    **rules: Any,
 ) -> StateChange:
-    """The facts of a job with these files."""
+    """The facts of a job with these files, by these rules of the site."""
     files = JobFiles("/control", JOB, state)
     files.event_ns = NOON_NS + 999_999_999
     files.local, files.diag, files.statistics, files.owner, files.failed = local, diag, statistics, owner, failed
-    return job_facts(files, JobRules(BENCHMARK))
+    files.hashed = hashed
+    return job_facts(files, JobRules(BENCHMARK, **rules))
 
 
 def usage_of(diag: bytes = DIAG, statistics: bytes = STATISTICS) -> Usage:
@@ -185,6 +189,53 @@ def test_the_batch_systems_times_are_events(state: str, line: bytes, wanted: obj
 def test_extra_information_of_diag(lines: list[bytes], key: str, wanted: str) -> None:
     """Nodes, software, instance and benchmark become rows of JobExtraInfo."""
     assert facts_of(diag=sequence(lines)).extra[key] == wanted
+
+
+@pytest.mark.parametrize(
+    ("values", "of_arc_6", "of_arc_7"),
+    [
+        (["A:1"], "A:1", "A:1"),
+        (["A:1", "B:2"], "A:1", "B:2"),
+        (["", "B:2"], BENCHMARK, "B:2"),
+        (["A:1", ""], "A:1", "A:1"),
+        ([""], BENCHMARK, BENCHMARK),
+    ],
+    ids=["one", "two", "first empty", "last empty", "empty"],
+)
+def test_which_of_several_benchmarks_counts(values: list[str], of_arc_6: str, of_arc_7: str) -> None:
+    """For A-REX 6 the first, for A-REX 7 the last that is not empty; the site's instead of an empty one."""
+    diag = DIAG.replace(b"Benchmark=HEPSPEC:12.26\n", b"") + sequence(
+        [f"benchmark={value}".encode() for value in values]
+    )
+
+    assert facts_of(diag=diag).extra["benchmark"] == of_arc_6
+    assert facts_of(diag=diag, hashed=True).extra["benchmark"] == of_arc_7
+
+
+def test_measurements_are_read_alone() -> None:
+    """Names in any case of letters; other values, and what is no number, are not measurements."""
+    diag = b"WallTime=5.3s\nusertime=7\nKernelTime=x\nexitcode=1\nwalltime\n"
+
+    assert measurements(diag) == {"wall_s": 5, "cpu_user_s": 7}
+
+
+@pytest.mark.parametrize(
+    ("lines", "status"),
+    [
+        (b"", "aborted"),
+        (b"lifetime=604800\n", "failed"),
+        (b"lifetime=604800\nqueue=ma", "failed"),
+        (b"queue=ma", "failed"),
+    ],
+    ids=["not taken", "taken", "taken and cut", "cut"],
+)
+def test_a_job_that_arex_had_not_taken_is_aborted_if_the_site_says_so(lines: bytes, status: str) -> None:
+    """A .local that is cut does not show whether A-REX had taken the job, which is failed then."""
+    local = b"queue=main\nsubject=/CN=U\nstarttime=20261119101431Z\n" + lines
+    facts = facts_of(local=local, diag=None, statistics=None, failed=True, killed_before_arex="recorded")
+
+    assert facts.usage is not None
+    assert facts.usage.status == status
 
 
 @pytest.mark.parametrize("diag", [None, b""], ids=["missing", "empty"])

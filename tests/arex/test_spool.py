@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pathlib
 
 import pytest
 from hypothesis import given
@@ -11,7 +12,7 @@ from job_files import DIAG, JOB, LOCAL, NOON_NS, NOON_S
 from spool_0_2 import to_bytes
 
 from arcacct.arex.control_files import STATES, JobFiles, is_job_id
-from arcacct.arex.spool import from_bytes, from_name, is_foreign
+from arcacct.arex.spool import LauncherSettings, from_bytes, from_name, is_foreign, launcher_settings
 from arcacct.errors import InputError
 from arcacct.records.states import StatusFile
 
@@ -237,3 +238,16 @@ def test_what_a_name_alone_tells(name: str, wanted: tuple[str, str, int] | None)
     found = from_name(name, "/control", WRITTEN_NS)
 
     assert wanted == (None if found is None else (found.job_id, found.state, found.event_ns))
+
+
+def test_a_launcher_says_its_settings_and_its_version(tmp_path) -> None:
+    """The lines that an administrator edited; another program has none."""
+    launcher = pathlib.Path(__file__).parents[2] / "etc/arcacct-hook"
+    edited, other = tmp_path / "edited", tmp_path / "other"
+    edited.write_text(launcher.read_text().replace("version=2", "version=1") + "\nspool=/var/spool/a\nfallback='/b'\n")
+    other.write_text("#!/bin/sh\nspool=/var/spool/a\n")
+
+    assert launcher_settings(str(launcher)) == LauncherSettings(is_new=True)
+    assert launcher_settings(str(edited)) == LauncherSettings("/var/spool/a", "/b", is_new=False)
+    assert launcher_settings(str(other)) is None
+    assert launcher_settings(str(tmp_path / "none")) is None
