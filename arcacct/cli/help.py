@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 import shutil
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
@@ -91,7 +92,7 @@ def _answer(ctx: click.Context, manual: Manual, topic: Sequence[str], width: int
 def _other(ctx: click.Context, manual: Manual, words: Sequence[str], width: int) -> Iterator[Sequence[str]]:
     """What is neither the name of a page nor that of a command."""
     shown = " ".join(words)
-    if rows := exit_code(manual, shown):
+    if rows := exit_code(manual, re.sub(r"(?i)^exit code ", "", shown)):
         yield from _rendered(manual, Page(CODES, rows), width)
         yield ()
         yield ("All of them: `arcacct help exit-codes`.",)

@@ -140,7 +140,8 @@ class Manual(NamedTuple):
         The pages for a question to SQLite's FTS5, the best first, each with the part that answers it best.
 
         The first paragraph of a page counts most: it says for which problem the page is. The reference and pages about
-        the project count less than those that say what to do.
+        the project count less than those that say what to do. The part of a page is found by its own text; if only
+        title and first paragraph have the words, the page answers by its beginning.
         """
         from arcacct.database.access import full_text_search  # noqa: PLC0415  other questions need no database
 
@@ -152,12 +153,15 @@ class Manual(NamedTuple):
             [_separate(one) for one in (*begins[page.name], part.heading, text)]
             for (page, part), text in zip(parts, own, strict=True)
         )
-        found = full_text_search(texts, _COUNTS, question) if question else ()
-        ranked = sorted((score * _WEIGHTS.get(parts[number][0].folder, 1.0), number) for number, score in found)
-        best: dict[str, tuple[Page, Section]] = {}
-        for _score, number in ranked:
-            best.setdefault(parts[number][0].name, parts[number])
-        return list(best.values())
+        found = full_text_search(texts, (_COUNTS, (0, 0, *_COUNTS[2:])), question) if question else ()
+        ranked: dict[str, float] = {}
+        best: dict[str, tuple[float, int]] = {}
+        for number, score, own_score in found:
+            page = parts[number][0]
+            weighted = score * _WEIGHTS.get(page.folder, 1.0)
+            ranked[page.name] = min(weighted, ranked.get(page.name, weighted))
+            best[page.name] = min((own_score, number), best.get(page.name, (own_score, number)))
+        return [parts[best[name][1]] for name in sorted(ranked, key=lambda name: (ranked[name], best[name][1]))]
 
 
 MESSAGES = "reference/messages"

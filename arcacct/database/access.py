@@ -416,23 +416,21 @@ def scratch(script: str) -> Iterator[connection.Connection]:
 
 
 def full_text_search(
-    texts: Iterable[Sequence[str]], weights: Sequence[float], question: str
-) -> list[tuple[int, float]]:
+    texts: Iterable[Sequence[str]], weights: tuple[Sequence[float], Sequence[float]], question: str
+) -> list[tuple[int, float, float]]:
     """
-    The numbers of those texts in which FTS5 finds an answer, each with its score: the lower, the better.
+    The numbers of those texts in which FTS5 finds an answer, each with two scores: the lower, the better.
 
-    Each text has as many parts as there are ``weights``, which say how much a word counts in each part.
+    Each of ``weights`` makes one score: it says how much a word counts in each part of a text.
     """
-    columns = ", ".join(f"Part{number}" for number in range(len(weights)))
-    counts = ", ".join(map(str, weights))
+    columns = ", ".join(f"Part{number}" for number in range(len(weights[0])))
+    scores = ", ".join(f"bm25(Found, {', '.join(map(str, counts))})" for counts in weights)
     with scratch(f"CREATE VIRTUAL TABLE Found USING fts5({columns}, tokenize = 'porter unicode61')") as con:
         con.executemany(
-            f"INSERT INTO Found (rowid, {columns}) VALUES (?{', ?' * len(weights)})",
+            f"INSERT INTO Found (rowid, {columns}) VALUES (?{', ?' * len(weights[0])})",
             ((number, *parts) for number, parts in enumerate(texts)),
         )
-        return con.execute(
-            f"SELECT rowid, bm25(Found, {counts}) FROM Found WHERE Found MATCH ?", (question,)
-        ).fetchall()
+        return con.execute(f"SELECT rowid, {scores} FROM Found WHERE Found MATCH ?", (question,)).fetchall()
 
 
 # Which database is damaged, when SQLite, or what came out of a database, made a command fail.

@@ -84,7 +84,7 @@ def test_a_page_that_is_called_as_a_command_is_shown(ask) -> None:
     assert out.startswith("`arcacct verify` is also a command: `arcacct verify --help`.\n\nVerify: do all agree\n=====")
 
 
-@pytest.mark.parametrize("topic", ["69", "EX_UNAVAILABLE", "unavailable"])
+@pytest.mark.parametrize("topic", ["69", "EX_UNAVAILABLE", "unavailable", "Exit code 69"])
 def test_an_exit_code(ask, topic) -> None:
     """By number or name: its row, and where all of them are."""
     code, out, err = ask(topic)

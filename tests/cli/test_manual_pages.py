@@ -72,6 +72,14 @@ def test_a_page_has_a_problem_in_its_first_paragraph() -> None:
     assert (wanted.lead, table.lead) == ("Use this page when a file\nis lost.", "")
 
 
+def test_a_page_answers_by_the_part_that_has_the_words() -> None:
+    """Where only its first paragraph has them, that is shown, and not the shortest part of the page."""
+    page = Page("howto/page", "# A\n\nUse this page when a clock\nis wrong.\n\n## B\n\nText.\n\n## C\n\nkeys keys\n")
+
+    assert names(Manual((page,)).search(any_of("wrong clock"))) == [("howto/page", "A")]
+    assert names(Manual((page,)).search(any_of("wrong keys"))) == [("howto/page", "C")]
+
+
 def test_commands_are_found_where_they_are_typed(manual) -> None:
     """Whole commands, with what is below them."""
     assert [page for page, _heading in names(manual.search('"arcacct db"'))] == ["howto/install"]
