@@ -14,7 +14,7 @@ from arcacct.config.credentials import Finding
 from arcacct.config.options import Kinds, Problem, Spec, Target
 from arcacct.config.parser import Block, Conf, Option
 from arcacct.config.paths import HOOK, places
-from arcacct.config.review import Callout, Release, all_callouts, release, wrong_callouts
+from arcacct.config.review import Callout, Release, all_callouts, misplaced_callouts, release, wrong_callouts
 from arcacct.config.settings import examine, thresholds
 from arcacct.errors import ConfigError, use_as
 from arcacct.files.directories import unseen
@@ -77,10 +77,11 @@ def check_text(conf: Conf, kinds: Kinds, arex: Release) -> list[Problem]:
         text = f"no such file, and no {conf.our_conf}; pass one with --config, or create it"
         return [Problem(options.ERROR, conf.arc_conf, None, None, None, text)]
     _, problems = examine(conf, kinds)
-    callouts = (
+    callouts = [
         Problem(options.ERROR if is_error else options.WARNING, line.file, line.line, "arex", "statecallout", text)
         for line, is_error, text in wrong_callouts(conf, arex)
-    )
+    ]
+    callouts += misplaced_callouts(conf)
     found = [*problems, *_no_benchmark(conf), *not_restarted(conf), *callouts, *_no_programs(conf)]
     return options.in_order(found, conf.files)
 

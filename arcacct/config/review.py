@@ -262,6 +262,15 @@ class Callout(NamedTuple):
         )
 
 
+def misplaced_callouts(conf: Conf) -> Iterator[Problem]:
+    """Lines that call our launcher from outside [arex] of A-REX's files: A-REX reads none of them."""
+    for block in (*conf.replaced, *conf.blocks.values()):
+        for line in block.options.get("statecallout", ()):
+            if paths.HOOK in line.value and (block.name != "arex" or line.file not in conf.arc_files):
+                text = f"A-REX does not read it here; move it to [arex] of {conf.arc_conf}"
+                yield _option(block, line, "statecallout", ERROR, text)
+
+
 def callouts(conf: Conf) -> list[Callout]:
     """Our lines, in the order of the files."""
     return [one for one in all_callouts(conf) if paths.HOOK in one.program]

@@ -352,6 +352,17 @@ def test_states_without_a_callout_or_with_two_are_warnings(tmp_path, run):
     assert "arc.conf:4: warning: [arex] statecallout: is the second for ACCEPTED" in out
 
 
+def test_callouts_outside_arex_are_errors(tmp_path, run):
+    """Lines at the end of arc.conf, behind another block, and lines in arcacct.conf: A-REX reads none of them."""
+    arc = f"[arex]\ncontroldir = {set_up(tmp_path / 'c')}\n[lrms]\nbenchmark = HEPscore23:11.5\n{LAST}"
+    conf = conf_files.write(tmp_path, f"[arex]\ncontroldir = {tmp_path / 'c'}\n{LAST}", arc)
+    code, out, _ = run("--config", conf, "config", "check")
+    assert code == 78
+    move = f"A-REX does not read it here; move it to [arex] of {conf}"
+    assert f"{conf}:5: [lrms] statecallout: {move}" in out
+    assert f"{tmp_path}/arcacct.conf:3: [arex] statecallout: {move}" in out
+
+
 def test_a_missing_file_is_one_clear_line(tmp_path, run):
     """No traceback, the configuration's exit code."""
     code, out, err = run("--config", f"{tmp_path}/missing.conf", "config", "check")
