@@ -136,7 +136,8 @@ def _show(one: SetupStep) -> None:
 def _lead(one: SetupStep) -> None:
     print_line("")
     print_line(f"next: {one.name}")
-    for line in one.do:
+    # Where no command fixes it, the checks say what to do.
+    for line in one.do or [found.advice for found in one.checks if found.severity == CRITICAL]:
         print_line("  ", line)
     if one.undo:
         print_line("to undo:")

@@ -160,7 +160,8 @@ def _callouts(site: Site, checks: Sequence[Check]) -> Todo:
     if site.release.major >= 7:
         place = callout_file(site.conf)
         return (f"# {place}", "[arex]", *lines), (f"rm {place}", RESTART)
-    return lines, (f"remove the lines from {site.conf.arc_conf}", RESTART)
+    place = site.conf.arc_conf
+    return (f"# in [arex] of {place}", *lines), (f"remove the lines from {place}", RESTART)
 
 
 def _database(site: Site, checks: Sequence[Check]) -> Todo:

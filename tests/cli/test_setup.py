@@ -296,6 +296,8 @@ def test_a_database_that_was_moved_is_not_made_anew(clinic, run) -> None:
     assert moved["database"]["do"] == moved["database"]["undo"] == []
     assert "no such database" in json.dumps(moved["database"])
     assert f"{clinic.here.place_note} records that one existed" in json.dumps(moved["database"])
+    shown = run("setup", "--write", "--yes").stdout.partition("next: database\n")[2]
+    assert "if it is elsewhere, fix database= in [arcacct]" in shown
 
 
 def test_what_receivers_must_register_is_printed_letter_for_letter(clinic, run) -> None:
@@ -761,7 +763,9 @@ def test_arex_6_gets_no_file_in_the_directory_of_arex_7(clinic, run, monkeypatch
     """An empty arc.conf.d is there, and A-REX 6 does not read it: the lines are for arc.conf."""
     arched(clinic, monkeypatch, "6.17.0")
     found = found_step(run, "callouts")
-    assert all(line.startswith("statecallout=") for line in found["do"])
+    place, *lines = found["do"]
+    assert place == f"# in [arex] of {clinic.conf}"
+    assert all(line.startswith("statecallout=") for line in lines)
     assert f"to [arex] of {clinic.conf}, run `arcacct config check`" in str(found["details"])
     assert "INLRMS" not in str(found["do"])
     done = run("setup", "--write", "--yes")
