@@ -441,16 +441,20 @@ _BATCH_SYSTEMS = {
 """By the program that shows that a host has a batch system: ARC's name of it, and the command that imports its jobs."""
 
 
+_UNREADABLE = "the database cannot be read"
+
+
 def history(site: Site) -> Iterator[Check]:
     """Whether the jobs were imported that A-REX's own database has or, on a host without A-REX, the batch system."""
     here = site.here
     if here is None or not has_database(here.database):
-        yield Check("history", UNKNOWN, "there is no database yet")
+        is_hidden = here is not None and unseen(here.database)
+        yield Check("history", UNKNOWN, _UNREADABLE if is_hidden else "there is no database yet")
         return
     if site.is_without_arex:
         recorded = None if site.health is None else site.health.recorded
         if recorded is None:
-            yield Check("history", UNKNOWN, "the database cannot be read")
+            yield Check("history", UNKNOWN, _UNREADABLE)
         elif not recorded.jobs:
             ours = (site.conf.get("lrms", "lrms") or "").split()[:1]
             systems = _BATCH_SYSTEMS.items()

@@ -695,6 +695,22 @@ def test_a_configuration_of_a_rex_that_is_closed_is_unknown(public_dir) -> None:
     assert [(one.severity, "arched-arex.cfg" in one.detail) for one in found] == [(UNKNOWN, True)]
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to be somebody else")
+def test_another_user_is_not_told_that_things_are_missing(public_dir) -> None:
+    """The database and the directory of a target exist, and only their owner may use them."""
+    made = Clinic(public_dir)
+    made.live()
+    messages = public_dir / "messages"
+    messages.mkdir(mode=0o700)
+    made.targets = f"[arcacct/directory:x]\npath={messages}\ngocdb_name=X\napel_messages=urs\n"
+    made.configure()
+    with acting_as("nobody"):
+        verdicts = made.verdicts()
+    assert about(verdicts, "history").detail == "the database cannot be read"
+    said_of_it = about(verdicts, "directory:x").text
+    assert f"this user may not write to the directory {messages}; run as the user of A-REX" in said_of_it
+
+
 def test_a_spool_below_a_missing_directory_is_not_empty(clinic) -> None:
     """A spool is made with its first event, so it may be missing; what it would be in may not."""
     assert [one.severity for one in clinic.verdicts() if one.subject == "spool"] == [OK]

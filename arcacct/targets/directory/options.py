@@ -8,6 +8,8 @@ from dataclasses import dataclass
 
 from arcacct.config import values
 from arcacct.config.options import TargetKind, choice, plain
+from arcacct.errors import use_as
+from arcacct.files.directories import unseen
 from arcacct.targets.apel.options import CONTENT, PACE, APELContent
 
 
@@ -31,8 +33,10 @@ class DirectoryTarget(APELContent):
 
     def wrong(self) -> Iterator[tuple[str, str]]:
         """A directory that is not there, or not ours to write to."""
-        if not os.path.isdir(self.path) or not os.access(self.path, os.W_OK):
-            yield "path", f"{self.path} is not a directory that this user may write to; create it"
+        if unseen(self.path) or (os.path.isdir(self.path) and not os.access(self.path, os.W_OK, effective_ids=True)):
+            yield "path", f"this user may not write to the directory {self.path}; {use_as(self.path)}"
+        elif not os.path.isdir(self.path):
+            yield "path", f"{self.path} is not a directory; create it"
 
 
 KIND = TargetKind(
