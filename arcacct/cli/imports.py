@@ -156,6 +156,7 @@ class _ImportGroup(click.Group):
         is_plain = cmd_name not in BATCH_SYSTEMS or BATCH_SYSTEMS[cmd_name].is_plain
         module = import_module(f"arcacct.cli.import_{'gridengine' if cmd_name == GRIDENGINE.name else 'batch'}")
         command: click.Command = module.log_command(source) if is_plain else getattr(module, cmd_name)
+        command.short_help = command.get_short_help_str(200)
         return command
 
 

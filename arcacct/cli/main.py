@@ -161,8 +161,9 @@ class LazyGroup(click.Group):
             # As etc/arcacct starts us: what is loaded by now never becomes garbage.
             gc.freeze()
             gc.enable()
-        # In full, for shells that show it next to a completion.
-        command.short_help = command.get_short_help_str(200)
+        # In full, for the help of a group, and for shells that show it next to a completion.
+        for one in (command, *(command.commands.values() if isinstance(command, click.Group) else ())):
+            one.short_help = one.get_short_help_str(200)
         return command
 
     def invoke(self, ctx: click.Context) -> Any:

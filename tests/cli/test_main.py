@@ -491,6 +491,12 @@ def test_commands_of_the_core_look_through_no_package() -> None:
     assert codes == [*[0 for _ in asked], 70]
 
 
+@pytest.mark.parametrize("group", ["config", "features", "fleet", "import"])
+def test_the_help_of_a_group_cuts_no_sentence(tmp_path, group) -> None:
+    """It says what each command is for in full, also in several lines."""
+    assert not re.search(r"\w\.\.\.", run(tmp_path, group, "--help").stdout.partition("\nCommands:\n")[2])
+
+
 def test_a_part_that_is_not_installed_is_named(tmp_path) -> None:
     """Its command is not in the help; an error says what to install. No other command fails for it."""
     (tmp_path / "arcacct-0.1.dist-info").mkdir()
