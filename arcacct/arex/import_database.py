@@ -106,7 +106,7 @@ def arex_databases(controldir: str) -> list[str]:
         hidden = unseen(paths[0])
         if hidden:
             raise InputError(f"{paths[0]}: {hidden}; {use_as(paths[0])}")
-        raise InputError(f"{paths[0]}: A-REX has no database there; give its path")
+        raise InputError(f"{paths[0]}: A-REX has no database there; if it has one elsewhere, give its path")
     return found
 
 
