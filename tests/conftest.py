@@ -126,7 +126,7 @@ def test_data() -> pathlib.Path:
 
 @pytest.fixture
 def utc() -> Iterator[None]:
-    """The zone of the machines that the outputs of sacct in tests/data are of: sacct prints none."""
+    """The zone of the machines that the outputs of sacct and qacct in tests/data are of: they print none."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("TZ", "UTC0")
         time.tzset()

@@ -166,16 +166,6 @@ def _has(conf: pathlib.Path, number: int) -> bool:
         return False
 
 
-@pytest.fixture
-def utc():
-    """The zone of the host where qacct was asked."""
-    with pytest.MonkeyPatch.context() as here:
-        here.setenv("TZ", "UTC")
-        time.tzset()
-        yield
-    time.tzset()
-
-
 @pytest.mark.usefixtures("utc")
 @pytest.mark.parametrize("name", ANSWERS)
 def test_the_totals_of_qacct(capfd, name) -> None:

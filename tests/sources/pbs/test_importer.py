@@ -132,7 +132,7 @@ def test_a_last_line_without_a_line_end_is_left_and_said(host) -> None:
 
     assert (report.jobs, report.taken.added, report.rejected, report.noise) == (1, 1, 0, 1)
     (said,) = host.said
-    assert said.startswith("log: line 2: '11/02/2026 10:00:00;E;2.srv;user=ada group=g jobname=j queue' has no line")
+    assert said.startswith("output: line 2: '11/02/2026 10:00:00;E;2.srv;user=ada group=g jobname=j queue' has no line")
     assert said.endswith("left for the next import")
     assert host.take(line("1.srv") + line("2.srv")).taken.added == 1
 
