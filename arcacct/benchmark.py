@@ -9,7 +9,7 @@ from typing import NamedTuple
 from arcacct.errors import InputError
 
 TYPES = ("HEPscore23", "HEPSPEC", "Si2k")
-"""The types that APEL's server knows, in the order in which it prefers them."""
+"""The types that APEL's server knows, in its order of preference."""
 
 _CANONICAL = {name.lower(): name for name in TYPES} | dict.fromkeys(("hs06", "hepspec06", "hep-spec06"), "HEPSPEC")
 _FORM = re.compile(r"([^\s:]+)(?:\s*:\s*|\s+)([0-9]+(?:\.[0-9]*)?|\.[0-9]+)")
@@ -18,10 +18,10 @@ _SI2K_PER_HEPSPEC = 250
 _LONGEST_SHOWN = 60
 PLAUSIBLE = {"HEPscore23": (2, 100), "HEPSPEC": (2, 100), "Si2k": (500, 25_000)}
 """
-What one core may have, by type: the least and the most.
+The plausible values of one core, by type: lowest and highest.
 
 WLCG's sites publish 5 to 30 HEP-SPEC06 for cores of 2009 to 2024; HEPscore23 is scaled to agree with it on its
-reference machine; APEL's server divides Si2k by 250. What lies far outside is the value of a node, or of another unit.
+reference machine; APEL's server divides Si2k by 250. A value far outside is that of a node, or in another unit.
 """
 
 
@@ -39,9 +39,10 @@ class Benchmark(NamedTuple):
     @classmethod
     def parse(cls, text: str) -> Benchmark:
         """
-        Read ``TYPE:VALUE`` ([lrms], .diag) or ``TYPE VALUE`` ([queue:NAME]); raises InputError saying what is wrong.
+        Read ``TYPE:VALUE`` ([lrms], .diag) or ``TYPE VALUE`` ([queue:NAME]).
 
-        HEP-SPEC06 is HEPSPEC by its whole name: ``HS06`` and ``HEPSPEC06`` are read as what APEL calls it.
+        Raises InputError with the reason. HEP-SPEC06 is the full name of HEPSPEC: ``HS06`` and ``HEPSPEC06`` are read
+        as APEL's name.
         """
         match = _FORM.fullmatch(text.strip())
         shown = repr(text if len(text) <= _LONGEST_SHOWN else f"{text[:_LONGEST_SHOWN]}...")
@@ -59,7 +60,7 @@ class Benchmark(NamedTuple):
 
     @property
     def value(self) -> str:
-        """The value as receivers read it: at most three decimals, no exponent, no trailing zeros."""
+        """The value in the receivers' form: at most three decimals, no exponent, no trailing zeros."""
         whole, rest = divmod(self.thousandths, 1000)
         return f"{whole}.{rest:03d}".rstrip("0").rstrip(".") if rest else str(whole)
 
@@ -69,7 +70,7 @@ class Benchmark(NamedTuple):
 
     @property
     def is_plausible(self) -> bool:
-        """Whether one core may have it (`PLAUSIBLE`)."""
+        """Whether one core may have this value (`PLAUSIBLE`)."""
         least, most = PLAUSIBLE[self.type]
         return least * 1000 <= self.thousandths <= most * 1000
 
@@ -80,27 +81,29 @@ class Benchmark(NamedTuple):
 
 
 def canonical_type(name: str) -> str | None:
-    """The type in the spelling of :data:`TYPES`, or None if APEL has none that is called so."""
+    """The type in the spelling of :data:`TYPES`; None if APEL does not know it."""
     return _CANONICAL.get(name.lower())
 
 
 FALLBACK = Benchmark("HEPSPEC", 1000)
-"""What ARC records and publishes for a job without a benchmark. No core is that slow: it means no benchmark."""
+"""
+The value that ARC records and publishes for a job without a benchmark. No core is that slow: it means no benchmark.
+"""
 FALLBACK_SHOWN = "HEPSPEC 1.0"
-"""It for people, as ARC writes it."""
+"""The same for people, in ARC's spelling."""
 SUBSTITUTE_SHOWN = f"{FALLBACK_SHOWN} or the site's default"
-"""What receivers get for a job without a benchmark of its own, or with one that cannot be read."""
+"""The value that receivers get for a job without a benchmark of its own, or with one that cannot be read."""
 
 
 def measured_benchmark(text: str | None) -> Benchmark | None:
-    """A job's benchmark, or None where it has none of its own: nothing, what is no benchmark, or the default."""
+    """Return a job's own benchmark; None if it is missing, unusable or the default."""
     found = parsed_benchmark(text)
     return None if found == FALLBACK else found
 
 
 @lru_cache(maxsize=1024)
 def parsed_benchmark(text: str | None) -> Benchmark | None:
-    """The benchmark, or None if there is none or it is not one."""
+    """Return the benchmark; None if there is none or it is not valid."""
     if not text:
         return None
     try:

@@ -1,8 +1,8 @@
 """
 The sources and targets of other packages, by the entry points that these packages register.
 
-Nothing of another package stops arcacct: whatever its files contain and its code raises, also SystemExit, becomes one
-error that names it.
+Another package cannot stop arcacct: any error in its files or code, even SystemExit, becomes one error that names the
+package.
 """
 
 from __future__ import annotations
@@ -48,13 +48,13 @@ class EntryPoint(NamedTuple):
     value: str
 
     def load(self) -> Any:
-        """Import the module, and return it or its attribute. Raises whatever the package raises."""
+        """Import the module, and return it or its attribute. Raises any error of the package."""
         module, _, attribute = self.value.partition("[")[0].strip().partition(":")
         return reduce(getattr, filter(None, attribute.split(".")), import_module(module))
 
 
-# Not by importlib.metadata: to import it takes as long as everything else of a short command, and one damaged file of
-# any package makes it fail.
+# Not by importlib.metadata: its import takes as long as everything else of a short command, and one damaged file of any
+# package makes it fail.
 
 
 @cache
@@ -111,7 +111,7 @@ def load(group: str, name: str, label: str, use: Callable[[Any], tuple[T, str]])
     """
     Load the module that a package has registered in a group under a name; ``None``: no package has this name.
 
-    ``use`` gets the module, and returns what is used of it, and why it cannot be used (empty: it can). ``label`` begins
+    ``use`` gets the module, and returns the part in use, and why it cannot be used (empty: it can). ``label`` begins
     the text of errors. Raises ConfigError if two packages have the name, or the module cannot be loaded or used.
     """
     # A package may be registered twice: a pip that was killed leaves its former metadata under another name.

@@ -26,7 +26,7 @@ from arcacct import __version__
 
 
 class ArcacctError(Exception):
-    """The root of the tree: its text says what, where and what to do, each argument a line of its own."""
+    """The root of the tree: its text says what, where and what to do, with each argument on its own line."""
 
     exit_code = 70
 
@@ -36,7 +36,7 @@ class ArcacctError(Exception):
 
 
 class UsageError(ArcacctError):
-    """A command was called in a way it cannot understand."""
+    """A command was called in a way that it does not understand."""
 
     exit_code = 64
 
@@ -64,7 +64,7 @@ class SchemaError(StoreError):
 
 
 class TargetError(ArcacctError):
-    """Something between us and a target of publishing."""
+    """An error between us and a target of publishing."""
 
     exit_code = 69
 
@@ -74,7 +74,7 @@ class TargetRefuses(TargetError):
 
 
 class FiguresHeld(TargetError):
-    """Months are not sent, since the target's figures would fall and nothing explains it: the operator has to act."""
+    """Months are not sent, because the target's figures would fall without an explanation: the operator has to act."""
 
 
 class TargetBusy(TargetError):
@@ -90,13 +90,13 @@ class CredentialError(ArcacctError):
 
 
 class ConfigError(ArcacctError):
-    """arc.conf or arcacct.conf asks for something that cannot be done."""
+    """arc.conf or arcacct.conf contains a setting that cannot work."""
 
     exit_code = 78
 
 
 def install_extra(extra: str) -> str:
-    """The command that adds the packages of an extra of arcacct, as arcacct itself was installed: by pip or package."""
+    """Return the command that adds the packages of an extra of arcacct, for its installation by pip or package."""
     if not os.path.isdir(os.path.join(sys.prefix, "versions")):
         return f"{sys.prefix}/bin/pip install 'arcacct[{extra}]'"
     # The environment of the .deb and .rpm has no pip (packaging/build.py).
@@ -108,9 +108,7 @@ def install_extra(extra: str) -> str:
 
 
 def use_as(path: str, who: str = "the user of A-REX") -> str:
-    """
-    What to do where the system refuses a path: to run as ``who``, or, for root and the owner, what may refuse them.
-    """
+    """Return what to do if the system refuses a path: run as ``who``; for root and the owner, the possible reasons."""
     try:
         owner = os.stat(path).st_uid
     except OSError:
@@ -121,6 +119,6 @@ def use_as(path: str, who: str = "the user of A-REX") -> str:
 
 
 def cannot_load(error: ImportError) -> str:
-    """What to say of a package that is installed and does not start, as with a shared library that is missing."""
+    """Return the message for an installed package that does not load, for example if a shared library is missing."""
     what = f"the package {error.name.partition('.')[0]}" if error.name else "a package"
-    return f"{what} is installed and cannot be loaded: {error}; install the library that it names, or the package anew"
+    return f"{what} is installed and cannot be loaded: {error}; install the library that it names, or reinstall it"

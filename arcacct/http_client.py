@@ -96,7 +96,7 @@ class ExchangeFailed(Exception):
 
 
 class ExchangeLimits:
-    """What one exchange may still take, in seconds and bytes. Each exchange starts them anew."""
+    """The limits of one exchange, in seconds and bytes. Each exchange starts with new ones."""
 
     def __init__(self) -> None:
         """Set no limit before the first exchange."""
@@ -248,7 +248,7 @@ class HTTPClient:
 
 
 def prepare(method: str, url: str, headers: Mapping[str, str], body: bytes | None = None) -> PreparedRequest:
-    """A request with nothing but what it is given: a login in the URL is ignored. Raises ValueError."""
+    """Build a request from the given values only: a login in the URL is ignored. Raises ValueError."""
     request = PreparedRequest()
     request.prepare_method(method)
     request.url = _prepared_url(url)

@@ -1,5 +1,5 @@
 """
-Secrets, in the forms in which they may come back: as they are, encoded for a URL, for HTML, JSON or a header.
+Secrets, in the forms that answers may quote: unchanged, or encoded for a URL, for HTML, JSON or a header.
 
 A proxy's or balancer's error page quotes requests, with the token in a header or the password in Proxy-Authorization.
 """
@@ -29,9 +29,9 @@ def keep(secret: str) -> None:
 
 def keep_login(url: str) -> None:
     """
-    Hide the password of a URL, or of what should be one: ``[SCHEME://]USER:PASSWORD@HOST``.
+    Hide the password of a URL, or of a text that should be one: ``[SCHEME://]USER:PASSWORD@HOST``.
 
-    ``USER:PASSWORD`` alone as well, where the host was forgotten: what no port can be is taken for a password.
+    Also of ``USER:PASSWORD`` alone, if the host was forgotten: a text that cannot be a port counts as a password.
     """
     rest = _after_scheme(url)
     login, at, _host = rest.rpartition("@")
@@ -41,7 +41,7 @@ def keep_login(url: str) -> None:
     if not colon:
         return
     for text in (login, unquote(login)):
-        # What Proxy-Authorization has in it.
+        # The content of Proxy-Authorization.
         keep_secret(_in_base64(text))
     if len(password) < SHORTEST:
         # Such a word alone occurs everywhere.
@@ -52,9 +52,10 @@ def keep_login(url: str) -> None:
 
 def without_login(url: str) -> str:
     """
-    A URL, or what should be one, as it may be shown: all before its last ``@`` is hidden, but the scheme.
+    Return a URL, or a text that should be one, without secrets: everything before its last ``@`` is hidden, except the
+    scheme.
 
-    And text in the place of a port that is not a port.
+    Text in the place of a port is hidden too, if it is not a port.
     """
     rest = _after_scheme(url)
     scheme = url[: len(url) - len(rest)]
@@ -66,7 +67,7 @@ def without_login(url: str) -> str:
 
 def without_credentials(url: str) -> str:
     """
-    Return the URL of a user's file without user, password and query: who reads a signed query can use it.
+    Return the URL of a user's file without user, password and query: any reader of a signed query can use it.
 
     The path of a file in SRM stays, which is in the query (``?SFN=``). The view `v1_transfers` shows the same.
     """

@@ -1,4 +1,4 @@
-"""Times and months in UTC: their bounds, and how they are written for people and in the databases."""
+"""Times and months in UTC: their bounds, and their form for people and in the databases."""
 
 from __future__ import annotations
 

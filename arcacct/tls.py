@@ -15,7 +15,7 @@ _TOO_WEAK = {
     "CA_KEY_TOO_SMALL": "a key in its chain is too small",
     "CA_MD_TOO_WEAK": "it or its chain is signed with a weak hash",
 }
-"""What OpenSSL's security level refuses of a certificate, by OpenSSL's reason."""
+"""What OpenSSL's security level refuses in a certificate, by OpenSSL's reason."""
 _HASHED = re.compile(r"[0-9a-f]{8}\.[0-9]+")
 """The name that OpenSSL looks for in a directory of CAs."""
 _BUILT_IN = ssl.get_default_verify_paths()
@@ -28,11 +28,11 @@ SYSTEM_FILES = (
     "/etc/ssl/cert.pem",
 )
 """
-Where the file of the operating system's CAs may be: where this OpenSSL looks, then where Debian, EL, SUSE and Alpine
-have it, since an OpenSSL that comes with Python may look elsewhere.
+The possible files of the operating system's CAs: where this OpenSSL looks, then the places in Debian, EL, SUSE and
+Alpine, since an OpenSSL that comes with Python may look elsewhere.
 """
 SYSTEM_DIRECTORIES = (_BUILT_IN.openssl_capath, "/etc/ssl/certs", "/etc/pki/tls/certs")
-"""The same of their directory, with hashed names."""
+"""The same for their directory, with hashed names."""
 
 
 def tls_context(
@@ -44,12 +44,12 @@ def tls_context(
     system_store: bool = False,
 ) -> ssl.SSLContext:
     """
-    What we show and whom we trust: the host certificate with its chain, and CAs from up to three places.
+    Return the TLS settings: the host certificate with its chain, and CAs from up to three places.
 
-    TLS 1.2 or newer; the host has to stand among the alternative names of its certificate (RFC 9525: a common name does
-    not count). AMS has a certificate of a public web CA, which a grid's CA directory may
-    lack: so there is `system_store`. A CA directory without OpenSSL's hashed names is read file by file.
-    Raises CredentialError for certificate and key, ConfigError for places of CAs.
+    TLS 1.2 or newer; the host must be among the alternative names of its certificate (RFC 9525: a common name does not
+    count). AMS has a certificate of a public web CA, which a grid's CA directory may lack: `system_store` is for it. A
+    CA directory without OpenSSL's hashed names is read file by file. Raises CredentialError for certificate and key,
+    ConfigError for places of CAs.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
@@ -69,9 +69,9 @@ def tls_context(
 
 def load_credential(context: ssl.SSLContext, cert_path: str, key_path: str) -> None:
     """
-    Have a context show a certificate with its chain, both files PEM.
+    Make a context use a certificate with its chain, both files PEM.
 
-    Raises CredentialError, its text with the path first, for all that this host's OpenSSL refuses.
+    Raises CredentialError, with the path first, if this host's OpenSSL refuses it.
     """
 
     def never() -> str:
@@ -139,9 +139,9 @@ def _trust_directory(context: ssl.SSLContext, path: str) -> None:
 
 def system_authorities() -> tuple[str | None, str | None]:
     """
-    Return the file and the directory of the operating system's CAs; ``None`` where there is none.
+    Return the file and the directory of the operating system's CAs; ``None``: there is none.
 
-    OpenSSL's own search would obey SSL_CERT_FILE and SSL_CERT_DIR: the environment would decide who gets our records.
+    OpenSSL's own search would use SSL_CERT_FILE and SSL_CERT_DIR: the environment would decide who gets our records.
     """
     return (next(filter(os.path.isfile, SYSTEM_FILES), None), next(filter(_has_hashed_names, SYSTEM_DIRECTORIES), None))
 
@@ -157,14 +157,14 @@ def _trust_system(context: ssl.SSLContext) -> None:
     """
     The system's CAs, from its file and its directory.
 
-    Where the file lies in the directory, as Debian makes both at once, and has as many CAs, the directory is enough:
+    If the file is in the directory (Debian makes both together) and has as many CAs, the directory is enough:
     OpenSSL opens only the CAs it needs, instead of reading 140 to use one.
     """
     file, directory = system_authorities()
     if directory is not None:
         context.load_verify_locations(capath=directory)
     if file is not None and (directory is None or not _is_all_of(directory, file)):
-        # The site's own CAs may be enough without it.
+        # The site's own CAs may suffice without it.
         with suppress(ConfigError):
             _trust_file(context, file)
 
@@ -189,7 +189,7 @@ def _trust_file(context: ssl.SSLContext, path: str) -> None:
 
 
 def _check_readable(path: str, error: type[ArcacctError]) -> None:
-    # Before OpenSSL opens it, which would wait for the writer of a pipe.
+    # Before OpenSSL opens it: that would wait for the writer of a pipe.
     try:
         read_regular(path)
     except OSError as exc:

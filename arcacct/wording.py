@@ -1,9 +1,9 @@
 """
 The filter for every text that a person, a log or the ledger gets.
 
-`sanitise_line` removes every secret of the run, then shows what steers a terminal in letters, then bounds the length,
-in this order: half a token behind a cut would not be recognised any more. What it gives it leaves as it is the next
-time. `secrecy` knows the forms in which a secret may come back.
+`sanitise_line` removes every secret of the run, then escapes control characters, then limits the length, in this order:
+half a token after a cut would not be recognised. It does not change its own result. `secrecy` knows the forms in which
+a secret may appear.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from threading import Lock
 from typing import NamedTuple
 
 LONGEST = 2000
-"""Characters of one message, where its words have no lower limit of their own."""
+"""Characters of one message, if it has no lower limit of its own."""
 HIDDEN = "***"
 """Replacement for a secret."""
 CUT = " [cut]"
@@ -40,9 +40,9 @@ _SAMPLE = 4
 
 def sanitise_line(text: str, limit: int | None = LONGEST, keep: str = "") -> str:
     """
-    A text on one line, without secrets, with at most ``limit`` characters (``None``: as long as it is).
+    Return a text on one line, without secrets, with at most ``limit`` characters (``None``: no limit).
 
-    ``keep`` are control characters that may stay, as tabs between columns.
+    ``keep`` are control characters that may stay, such as tabs between columns.
     """
     hidden, is_whole = _secrets.hidden(text, _EVERYTHING if limit is None else limit)
     shown = strip_control(hidden, keep)
@@ -51,7 +51,7 @@ def sanitise_line(text: str, limit: int | None = LONGEST, keep: str = "") -> str
     mark = CUT[:limit]
     left = limit - len(mark)
     kept = []
-    # What is shown in letters stays in one piece.
+    # An escape stays in one piece.
     for piece in _pieces(hidden, keep):
         left -= len(piece)
         if left < 0:
@@ -61,15 +61,15 @@ def sanitise_line(text: str, limit: int | None = LONGEST, keep: str = "") -> str
 
 
 def without_secrets(text: str, enough: int = _EVERYTHING) -> str:
-    """A text without secrets and otherwise as it is, or so much of it that ``enough`` characters are whole."""
+    """Return a text without secrets and otherwise unchanged, or at least its first ``enough`` characters."""
     return _secrets.hidden(text, enough)[0]
 
 
 def strip_control(text: str, keep: str = "") -> str:
     r"""
-    A text with each character that is not one to see in letters: ``\n``, ``\x1b``, ``\u202e``, ``\U000e0001``.
+    Return a text with each invisible character escaped: ``\n``, ``\x1b``, ``\u202e``, ``\U000e0001``.
 
-    That is what steers a terminal or turns a line around, what has no width, and halves of characters.
+    These are characters that control a terminal, reverse a line or have no width, and lone surrogates.
     """
     if text.isprintable() and (text.isascii() or _INVISIBLE.isdisjoint(text)):
         return text
@@ -118,7 +118,7 @@ def _lower(text: str) -> str:
 
 
 class Secrets:
-    """What must not come out. Threads may add to it while others ask."""
+    """The secrets to hide. Threads may add to it while others read."""
 
     def __init__(self) -> None:
         self._lock = Lock()
@@ -137,11 +137,13 @@ class Secrets:
         with self._lock:
             self._parts |= parts
             self._samples |= samples
-            # The longer first: one may be the beginning of another.
+            # The longer first: one may be the start of another.
             self._short = tuple(sorted({*self._short, *short}, key=len, reverse=True))
 
     def hidden(self, text: str, enough: int) -> tuple[str, bool]:
-        """A text without secrets, as far as it is needed for ``enough`` characters, and whether that is all of it."""
+        """
+        Return a text without secrets, as far as it is needed for ``enough`` characters, and whether that is all of it.
+        """
         if not self._may_be_in(text):
             return text[:enough], enough >= len(text)
         lower = _lower(text)
@@ -169,7 +171,7 @@ class Secrets:
         return not self._samples.isdisjoint(pieces) or any(one in lower for one in self._short)
 
     def _end_of_secret(self, lower: str, at: int) -> int:
-        """Where a secret, or a part of one, that begins here ends; 0 if none does."""
+        """Return where a secret, or a part of one, that starts here ends; 0: none starts here."""
         if lower[at : at + PART] in self._parts:
             end = at + PART
             while lower[end - PART + 1 : end + 1] in self._parts and end < len(lower):
@@ -179,7 +181,7 @@ class Secrets:
 
 
 def _end_of_login(text: str, at: int) -> int:
-    """Where ``user:password`` ends that begins here, in a URL: before its ``@``; 0 if there is none."""
+    """Return where ``user:password`` that starts here ends, in a URL: before its ``@``; 0: none starts here."""
     if not text.startswith("://", at - 3) or at < 3:
         return 0
     last = 0
@@ -206,11 +208,11 @@ class _Cause(NamedTuple):
     records: int
     example: str
     text: str
-    """As it was said of the example."""
+    """The text for the example."""
 
 
 def cause_of(text: str, *names: str) -> str:
-    """Return what complaints of one cause have in common; ``names``: those of the record."""
+    """Return the common part of complaints with one cause; ``names``: those of the record."""
     for name in names:
         text = text.replace(name, "")
     return _OWN.sub("", text)

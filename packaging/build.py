@@ -182,7 +182,7 @@ def lay_out(shipped: Shipped, wheels: list[pathlib.Path], source: pathlib.Path, 
         if path.is_dir() or name.parts[0] in ("arcacct", "arcacct-record", "completions", "tmpfiles.d"):
             continue
         content = path.read_bytes().replace(LOCAL_LAUNCHER, LAUNCHER)
-        # Where they were in every release.
+        # Their place in every release.
         folder = {"systemd": stage / "usr" / "lib" / "systemd" / "system", "duckdb": share}.get(name.parts[0])
         put(
             share / name if folder is None else folder / name.name,
@@ -269,7 +269,7 @@ def contents(stage: pathlib.Path, time: int, packager: str) -> list[dict[str, ob
                 found.append({"dst": inside, "type": "dir", "file_info": {**info, "mode": 0o755}})
         else:
             mode = stat.S_IMODE(path.stat().st_mode)
-            # `rpm -qd` names them, and who wants none (tsflags=nodocs) gets none.
+            # `rpm -qd` names them, and a host with tsflags=nodocs does not install them.
             kind = {"type": "doc"} if packager == "rpm" and inside.startswith(DOCUMENTS) else {}
             found.append({"src": str(path), "dst": inside, "file_info": {**info, "mode": mode}, **kind})
     return found
@@ -353,7 +353,7 @@ def main() -> None:
         raise SystemExit(f"{given.wheelhouse}: there is no such directory of wheels")
     time = epoch(given.source)
     os.environ["SOURCE_DATE_EPOCH"] = str(time)
-    # What is written here others have to read.
+    # Other users must be able to read the new files.
     os.umask(0o022)
     with tempfile.TemporaryDirectory(prefix="arcacct-packages-") as folder:
         work = pathlib.Path(folder)

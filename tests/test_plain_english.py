@@ -33,6 +33,9 @@ AVOID = (
     r"beside|cannot look|at each look|of no other|(?:is|was) not any more",
     r"for ever|upon|hence|thereof|lest|whence|amiss|for want of|no longer one's",
     r"letter (?:by|for) letter|a life|second life|one's own|all is well",
+    r"(?:any|every|some)body's|somebody else|as ever|but for|in earnest|in vain|for trial|what tells",
+    r"pass(?:es|ed)? over|h[eo]lds? up|puts? back|lies (?:in|below|behind|outside)|out of the way|is there already",
+    r"(?:made|written|built|examined|sent|begins?|done|read) anew|any more(?=[.,;:)]|$)",
     # An inversion: "Who wants this does that."
     r"(?:(?<=\. )|(?<=^))Who (?:wants|has|needs|may|can|reads|does|asks)(?=[^?]*\.)",
 )

@@ -239,7 +239,7 @@ class _Import(ImportRun):
 
     def _note_first_end(self) -> None:
         """
-        Note the first job end in this database: one that A-REX created anew lacks earlier jobs.
+        Note the first job end in this database: a newly created one of A-REX lacks earlier jobs.
 
         Earlier imports from the same path remain here, so the earlier of two times counts.
         """

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 MOST_FILE_BYTES = 1 << 20
-"""Of a longer file only the lines at its start and at its end are read: A-REX writes the important ones there."""
+"""Only the lines at the start and the end of a longer file are read: A-REX writes the important ones there."""
 MOST_LINE_BYTES = 1 << 16
 MOST_VALUE_BYTES = 900
 """Bytes as stored. A longer key takes a page of its own in each index of SQLite (it keeps 1,002 bytes in place)."""

@@ -58,7 +58,7 @@ _LOOKED = "ARCACCT_AREX_LOOKED"
 """The time of the last look for jobs without any event here, UTC seconds."""
 _LOOK_S = 600
 _OVERLAP_S = 7200
-"""A look also checks so many seconds before the last one: A-REX may have been writing the end of a job then."""
+"""Each search also covers this many seconds before the last one: A-REX may have been writing the end of a job then."""
 
 
 class ArexLookup:
@@ -87,13 +87,13 @@ class ArexLookup:
         return self
 
     def __exit__(self, *_error: object) -> None:
-        """Close A-REX's database, and report jobs that wait in vain."""
+        """Close A-REX's database, and report jobs that wait without result."""
         self._stack.close()
         # A pause is no problem: the reading before it succeeded or was reported.
         if self._waited_for and self._problem:
             self._run.complaints.append(
-                f"{self._problem}; {count_of(self._waited_for, 'job')} with no files left: waiting a day at most for"
-                " A-REX's records of them; `arcacct import arex` can import them later"
+                f"{self._problem}; {count_of(self._waited_for, 'job')} without files: waiting at most a day for A-REX's"
+                " records of them; `arcacct import arex` can import them later"
             )
 
     def take(self, job_ids: Iterable[str]) -> set[str]:
@@ -542,7 +542,7 @@ def _keep_ends(run: SweepRun, batch: list[_Present]) -> None:
     """
     Keep the recorded end of a job whose status file is a copy, with the time of copying.
 
-    So a control directory can move to a new host. Otherwise every job would end anew and be published again.
+    So a control directory can move to a new host. Otherwise every job would end again, and be published again.
     """
     copies = {}
     for one in batch:

@@ -32,7 +32,7 @@ _VERSIONS = ("1", "2")
 _FILES = ("local", "diag", "statistics")
 TEMPORARY = ".tmp-"
 _MOST_LINES = 100
-"""Of a version 1 file, without the job's files: it has some ten. Each line copies what follows it."""
+"""For a version 1 file, without the job's files: it has about ten. Each line copies what follows it."""
 _UNKNOWN = "UNKNOWN"
 """The output of `stat` for an owner whose name the host does not know."""
 
@@ -250,7 +250,7 @@ def saved_status(con: Connection) -> Spooled | None:
 
 
 class LauncherSettings(NamedTuple):
-    """What a launcher of ours has at its beginning."""
+    """The lines at the start of a launcher of ours."""
 
     spool: str = ""
     fallback: str = ""

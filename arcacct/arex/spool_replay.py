@@ -34,7 +34,7 @@ _INCOMPLETE_S = 60
 _JUDGED_S = 600
 """
 Seconds until an event that cannot be recorded is judged, and until a copy of a job's files counts as given up: the
-process that copies may have been stopped. (If it runs again after that, it writes the event anew.)
+process that copies may have been stopped. (If it runs again after that, it writes the event again.)
 """
 _NOTHING_S = 86_400
 _ASIDE = "unusable"
@@ -49,7 +49,7 @@ class _Event(NamedTuple):
     name: str
     facts: StateChange
     status: os.stat_result
-    """Of its file, when it was read."""
+    """Of its file, at the time of reading."""
     torn: str
     """Why only its name could be read; empty for a complete one."""
     is_late: bool
@@ -200,7 +200,7 @@ def _listed(run: SweepRun, folder: Directory, left: set[str] | None, copied: set
     """Yield the events of a spool with the times of their files; add the jobs whose files are being copied."""
     owners = {os.geteuid(), 0, folder.status.st_uid}
     for name in sorted(filter(spool.is_event, os.listdir(folder.fd))):
-        # Between sweeps, a copy that is not finished is left alone: only age tells whether it ever will be.
+        # Between sweeps, ignore an unfinished copy: only its age shows whether it will ever be finished.
         is_copy = name.startswith(spool.TEMPORARY)
         if left is not None and folder.path_of(name) in left:
             continue
@@ -329,7 +329,7 @@ def _explained(run: SweepRun, event: JobFiles, written_ns: int) -> StateChange:
     now.status = None
     now.event_ns = event.event_ns
     facts = job_facts(now, run.here.rules)
-    # The present usage is that of a later run, or of no observed end.
+    # The recorded usage is that of a later run, or its end was not observed.
     facts.usage = None
     return facts
 

@@ -35,7 +35,7 @@ R = TypeVar("R")
 
 
 class Gap:
-    """What the database lacked of a job: the keys of ``SweepReport.found``."""
+    """The missing part of a job in the database: the keys of ``SweepReport.found``."""
 
     NEW_JOB = recorder.NEW_JOB
     NEW_END = recorder.NEW_END

@@ -1,4 +1,4 @@
-"""`arcacct config` and `arcacct doctor`: is everything right to go live?"""
+"""`arcacct config` and `arcacct doctor`: whether everything is ready to go live."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from arcacct.wording import count_of, sanitise_line
 if TYPE_CHECKING:
     from arcacct.health.facts import Check
 
-# What the doctor asks, and what reads certificates, is 200 modules: each command loads its own.
+# The modules of the doctor's checks and of certificates are 200: each command loads only its own.
 
 # `arcacct doctor`: is everything right to go live?
 
@@ -64,7 +64,7 @@ def doctor(ctx: click.Context, offline: bool, limit_s: float, form: str) -> int:
     try:
         site = Site(next_start(ctx), ctx.obj["database"], limit_s=max(1.0, limit_s / 3))
     except ConfigError as error:
-        # A configuration that cannot be read says nothing of anything else.
+        # A configuration that cannot be read allows no other finding.
         return _print([of_error("configuration", error)], form)
     return _print(examine(site, limit_s=limit_s, offline=offline), form)
 
@@ -103,7 +103,7 @@ def _print(verdicts: Iterable[Check], form: str) -> int:
     return most_severe(one.exit_code for one in found)
 
 
-# `arcacct config`: is the configuration right, and what does it come to?
+# `arcacct config`: check the configuration, and show the settings in use.
 
 
 @click.group(epilog=examples("arcacct config check", "arcacct config show"))
@@ -172,7 +172,7 @@ def _astray(conf: Conf, database: str | None) -> Iterator[str]:
     try:
         here = places(conf, None, database)
     except ConfigError:
-        return  # is among the problems already
+        return  # It is already among the problems.
     what = misplaced(here) if conf.files else ""
     todo = (
         "arcacct does not create a database there until A-REX has run once (on a host without A-REX set database= in "

@@ -24,18 +24,18 @@ ERROR, WARNING, INFO = 3, 4, 6
 
 
 class Coloured(str):
-    """Words of ours in colours, which may pass; click leaves the colours out where there is no terminal."""
+    """Words of ours in colours; click leaves the colours out if the output is not a terminal."""
 
     __slots__ = ()
 
 
 def print_line(*parts: str, err: bool = False, priority: int = INFO) -> None:
     """
-    One line for people, on stdout or on stderr; what is for stderr or a terminal has an end.
+    Print one line for people, on stdout or stderr; on stderr and terminals its length is limited.
 
     ``priority``: the journal's priority of a line on stderr, if stderr is the journal.
 
-    A script that reads it finds ordinary names as they are, and one line for each, whatever they contain.
+    A script that reads it finds ordinary names unchanged, and each text on one line, whatever it contains.
     """
     limit = LONGEST if err else _LONGEST_ON_A_TERMINAL if sys.stdout.isatty() else None
     before = f"<{priority}>" if err and _is_journal(sys.stderr) else ""
@@ -47,9 +47,7 @@ def _line(parts: Iterable[str], limit: int | None) -> str:
 
 
 def print_lines(lines: Iterable[Sequence[str]]) -> None:
-    """
-    Lines as `print_line` prints them, each of some parts; on a terminal that has no room for all of them by a pager.
-    """
+    """Print lines like `print_line`, each from some parts; a terminal that is too small shows them in a pager."""
     import shutil  # noqa: PLC0415  a hundredth of a second, of every command
 
     made = list(lines)
@@ -67,16 +65,16 @@ def print_error(*complaints: str) -> None:
 
 
 def print_deprecated(old: str, new: str) -> None:
-    """Print to stderr that a spelling works in this release only, and what to write."""
+    """Print to stderr that a spelling works in this release only, and the new one."""
     print_line(f"{old} is deprecated; write {new}", err=True)
 
 
 def data(line: str) -> None:
-    """A line for programs, exactly as it is; on a terminal, where there is no program, as `print_line` prints it."""
+    """Print a line for programs, unchanged; on a terminal, where no program reads it, like `print_line`."""
     if sys.stdout.isatty():
         print_line(line)
     else:
-        # Else click would take out of it what are colours on a terminal.
+        # Otherwise click would remove the codes of terminal colours from it.
         _echo(line, color=True)
 
 
@@ -88,7 +86,7 @@ def _echo(line: str, *, err: bool = False, color: bool | None = None) -> None:
 
 
 def block(text: str, out: Callable[[str], None] = print_line) -> None:
-    """Some lines, each printed by ``out``; the last may have an end."""
+    """Some lines, each printed by ``out``; the length of the last may be limited."""
     for line in text.removesuffix("\n").split("\n"):
         out(line)
 
@@ -126,7 +124,7 @@ def ask(question: str, *, yes: bool) -> None:
 
 
 def redraw(text: str) -> None:
-    """Write over the line of a terminal on which a command says that it is at work; empty: remove it."""
+    """Write over the line of a terminal that shows that a command is at work; empty: remove it."""
     global _drawn  # noqa: PLW0603  there is one terminal
     with _drawing:
         click.echo(f"{_WIPE}{sanitise_line(text)}", nl=False, err=True)

@@ -85,7 +85,7 @@ def _initialise(here: Places, made: Sequence[int] = ()) -> None:
             print_line(f"{path}: {'created' if not steps[0] else f'upgraded to schema version {steps[-1]}'}")
         else:
             print_line(f"{path}: exists and is up to date")
-    # A read-only user needs the files of an open database.
+    # A user who may only read needs the files of an open database.
     with accounting(here) as con, at_work("summing up"):
         usage.update_breakdown(con, here, everything=True)
     access.leave_open(open_publishing(here), here.publishing_database)
@@ -134,7 +134,7 @@ def check(ctx: click.Context, anew: bool, form: str) -> int:
             audits = partial(questions, plugins=targets)
             answers.extend(check_all(here, anew=anew, progress=told, stopping=stopping, audits=audits))
     finally:
-        # Behind the bar, which may be on the same terminal; and what was answered before a database failed.
+        # After the bar, which may be on the same terminal. If a database failed, this includes the answers before that.
         if any(one.earlier for one in answers):
             print_error(
                 f"continues the check that began at {iso(answers[0].begun_s)} and was stopped: parts that were sound "
@@ -454,7 +454,7 @@ def benchmark(
 
 
 def _site(here: Places) -> Places:
-    """The ledger of a rehearsal says nothing about what the site has published."""
+    """The ledger of a rehearsal has no record of what the site has published."""
     if here.rehearsal is not None:
         raise ConfigError(
             f"[arcacct] rehearsal={here.rehearsal}: this is the configuration of a rehearsal; use that of the site"

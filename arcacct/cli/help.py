@@ -29,7 +29,7 @@ _MOST_SHOWN = 8
 
 
 def complete_topic(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Shell completion with pages and commands, and behind a group with what is in it."""
+    """Shell completion with pages and commands; after a group, with its content."""
     from click.shell_completion import CompletionItem  # noqa: PLC0415  only a shell asks
 
     before = ctx.params.get("topic") or ()
@@ -47,7 +47,7 @@ def complete_topic(ctx: click.Context, _param: click.Parameter, incomplete: str)
 
 
 @click.command(
-    # What looks like an option may be what is looked for.
+    # A text that looks like an option may be the search text.
     context_settings={"ignore_unknown_options": True},
     epilog=examples(
         "arcacct help", "arcacct help install", "arcacct help db move", "arcacct help 69", "arcacct help settle"
@@ -65,7 +65,7 @@ def help(ctx: click.Context, topic: tuple[str, ...]) -> None:  # noqa: A001  wha
     """
     manual = load()
     width = max(40, min(shutil.get_terminal_size().columns, _WIDEST))
-    # What is empty, as a script may make it, asks for nothing.
+    # An empty text, as a script may pass it, is no search.
     topic = tuple(one for one in topic if one.strip())
     print_lines(_answer(ctx, manual, topic, width) if topic else _contents(manual))
 
@@ -90,7 +90,7 @@ def _answer(ctx: click.Context, manual: Manual, topic: Sequence[str], width: int
 
 
 def _other(ctx: click.Context, manual: Manual, words: Sequence[str], width: int) -> Iterator[Sequence[str]]:
-    """What is neither the name of a page nor that of a command."""
+    """Find a topic that is neither the name of a page nor that of a command."""
     shown = " ".join(words)
     if rows := exit_code(manual, re.sub(r"(?i)^exit code ", "", shown)):
         yield from _rendered(manual, Page(CODES, rows), width)
@@ -170,12 +170,12 @@ def _command(ctx: click.Context, words: Sequence[str]) -> click.Context | None:
 
 
 def _names(ctx: click.Context) -> list[str]:
-    """What is in a group."""
+    """Return the names in a group."""
     return ctx.command.list_commands(ctx) if isinstance(ctx.command, click.Group) else []
 
 
 def _commands_below(ctx: click.Context) -> Iterator[click.Context]:
-    """All commands below a group, groups before what is in them."""
+    """Return all commands below a group, groups before their content."""
     for name in _names(ctx):
         if found := _command(ctx, [*_words(ctx), name]):
             yield found

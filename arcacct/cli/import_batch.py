@@ -32,7 +32,7 @@ LEFT_OUT = "Unusable input is shown and stored (`import rejected`). The exit cod
 
 
 class BatchOptions(NamedTuple):
-    """What is to be done."""
+    """The options of an import."""
 
     wait: float
     prefer: bool
@@ -73,9 +73,10 @@ def batch_options(
     system: BatchSystem, what: str, *, follow: bool = False, program: str = "", timeout_s: float = 0
 ) -> Decorator:
     """
-    The options of every such command, which gets them as ``given``, a `BatchOptions`; ``what`` is kept of a job.
+    Return the options of every such command, which gets them as ``given``, a `BatchOptions`.
 
-    ``program``: one of the batch system that the command can run, with ``timeout_s`` as default of --timeout.
+    ``what``: the stored part of a job. ``program``: a program of the batch system that the command can run, with
+    ``timeout_s`` as default of --timeout.
     """
     followed = click.option(
         "--follow", is_flag=True, help="Keep reading new data, through rotation, until SIGTERM or Ctrl-C."
@@ -111,7 +112,7 @@ def run_import(
     files: Sequence[str],
     ask: Callable[[RunsImport[Any]], None] | None = None,
 ) -> int:
-    """Import files, and what ``ask`` asks a program for; print what came out. Gives the exit code."""
+    """Import files, and the output of a program that ``ask`` runs. Print the result and return the exit code."""
     settings = settings_of(ctx)
     site = BatchSite("", settings.map, settings.places.rules.default_benchmark, settings.queue_benchmarks)
     policy = BatchPolicy(site, int(time.time()), round(given.wait * 3600), not given.prefer)
@@ -154,7 +155,7 @@ NOT_YET = " not recorded yet: another run follows; if none comes, it is recorded
 
 
 def print_report(source: SourceType[Any], report: RunsReport) -> None:
-    """What an import did: what was left out on stderr, the rest on stdout."""
+    """Print the result of an import: omissions on stderr, the rest on stdout."""
     taken, what = report.taken, source.what
     others = [
         (jobs, "job", f" left out: {why}")
@@ -183,7 +184,7 @@ def print_report(source: SourceType[Any], report: RunsReport) -> None:
 
 
 def need_input(files: Sequence[str], given: BatchOptions, complaint: str) -> None:
-    """Raise UsageError where nothing is to be done, or options contradict."""
+    """Raise UsageError if there is nothing to do, or options contradict each other."""
     if given.since is not None and not given.run:
         raise UsageError("--since needs --run")
     if not (files or given.run or given.derive_again or given.retry):
@@ -191,7 +192,7 @@ def need_input(files: Sequence[str], given: BatchOptions, complaint: str) -> Non
 
 
 def log_command(source: LogSource) -> click.Command:
-    """The command of a source whose options are those that all have, and the name of its server or cluster."""
+    """Return the command of a source with only the common options and the name of its server or cluster."""
     name, place, title = source.system.name, source.place_option, source.system.title
 
     def called(ctx: click.Context, files: tuple[str, ...], given: BatchOptions, place: str | None) -> int:

@@ -28,7 +28,7 @@ from arcacct.wording import count_of
 
 
 class GridEngineOptions(NamedTuple):
-    """Whose jobs they are, or what is asked of the files."""
+    """The owner of the jobs, or the question about the files."""
 
     cell: str
     summary: bool

@@ -81,7 +81,7 @@ def rejected(
     here = settings_of(ctx).places
     if source is not None and source not in _SOURCES:
         with closing(read_accounting(here)) as con:
-            # A package may be gone, and what it left is still here.
+            # The package may be removed, but its rejected records are still here.
             is_known = bool(listed(con, source)) or batch_source(source) is not None
         if not is_known:
             raise UsageError(
@@ -118,7 +118,7 @@ _SHOWN = 20
 
 
 def _installed() -> dict[str, str]:
-    """The sources of parts and other packages by name, with what is wrong with them; empty: nothing."""
+    """Return the sources of parts and other packages by name, with the problem of each; empty: no problem."""
     found = {}
     for name in entry_points.names(GROUP):
         try:
@@ -137,7 +137,7 @@ class _ImportGroup(click.Group):
         return sorted({*super().list_commands(ctx), *BATCH_SYSTEMS, *names})
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """The commands, and what is wrong with sources of other packages."""
+        """List the commands, and the problems of sources of other packages."""
         super().format_commands(ctx, formatter)
         for problem in filter(None, _installed().values()):
             formatter.write_paragraph()

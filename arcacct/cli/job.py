@@ -93,7 +93,7 @@ def _everything(ctx: click.Context, job_id: str, *, with_texts: bool, form: str,
 
 
 def _section(record: queries_arcctl.ArcctlJob, only: str, output: str, form: str) -> None:
-    """What arcctl prints about a job: info, events or transfers."""
+    """Return arcctl's lines about a job: info, events or transfers."""
     if only == "info":
         if form == "json" or (output == "json" and queries_arcctl.unfinished(record) is None):
             data(json.dumps(record))
@@ -123,14 +123,17 @@ def _info(record: queries_arcctl.ArcctlJob, output: str) -> Iterable[str]:
 
 
 def _history(ctx: click.Context, job_id: str, *, with_texts: bool) -> list[str]:
-    """What happened to a job; of a pruned or deleted one, given by its whole id, what was sent. Raises InputError."""
+    """
+    Return the history of a job; for a pruned or deleted one, given by its whole id, the sent records. Raises
+    InputError.
+    """
     from arcacct.queries import job_history  # noqa: PLC0415  all of publishing is slow to import
 
     settings = settings_of(ctx)
     with (
         closing(access.read_accounting(settings.places)) as con,
         closing(access.read_publishing(settings.places)) as ledger,
-        # Who publishes meanwhile forgets messages.
+        # A publisher that runs meanwhile deletes texts of messages.
         access.one_moment(ledger),
     ):
         try:
@@ -168,14 +171,14 @@ limit_options = in_order(
     ),
     together(database_query.QueryLimits, "limits"),
 )
-"""How much a query may take."""
+"""Limits of a query."""
 
 
 class StatementCommand(click.Command):
     """A command with an SQL argument that may begin with a comment: `-- ` is no option."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """As click does."""
+        """See click."""
         # No option has white space after its dashes.
         return super().parse_args(ctx, [f"\n{text}" if re.match(r"--\s", text) else text for text in args])
 
@@ -213,7 +216,7 @@ def query(ctx: click.Context, sql: str, form: str, ledger: bool, limits: databas
 
 
 def statement_of(sql: str) -> str:
-    """The statement that is given, or read from standard input. Raises InputError for an endless one."""
+    """Return the statement from the argument or from standard input. Raises InputError for an endless one."""
     if sql != "-":
         return sql
     statement = sys.stdin.read(_LONGEST_STATEMENT + 1)

@@ -1,4 +1,4 @@
-"""The command line: the table of commands, and the one place where an error becomes a line and an exit code."""
+"""The command line: the table of commands, and the only place where an error becomes a line and an exit code."""
 
 from __future__ import annotations
 
@@ -55,11 +55,11 @@ GROUP = "arcacct.commands"
 
 
 class FormerWords(NamedTuple):
-    """What runs in place of words that were a command."""
+    """The present form of a former command."""
 
     runs: str
     new: str | None
-    """What the line on stderr says to write; ``None`` for words of arcctl, which stay."""
+    """The new form, for the line on stderr; ``None`` for words of arcctl, which stay."""
 
 
 FORMER = {
@@ -92,11 +92,11 @@ _ADVICE = {
 
 
 _NUMBER = re.compile(r"is not a valid (?:float|integer)(?: range)?(?=\.?$)")
-"""What click writes about a value that is not a number."""
+"""The text of click about a value that is not a number."""
 
 
 def commands() -> dict[str, str]:
-    """Return name and help of every command that is installed: ours from the table, then those of other packages."""
+    """Return name and help of every installed command: ours from the table, then those of other packages."""
     registered = entry_points.names(GROUP)
     found = {
         name: text for name, text in COMMANDS.items() if name not in entry_points.PARTS[GROUP] or name in registered
@@ -158,7 +158,7 @@ class LazyGroup(click.Group):
         if command is None:
             return None
         if not gc.isenabled():
-            # As etc/arcacct starts us: what is loaded by now never becomes garbage.
+            # As in etc/arcacct: the objects loaded so far never become garbage.
             gc.freeze()
             gc.enable()
         # In full, for the help of a group, and for shells that show it next to a completion.
@@ -172,7 +172,7 @@ class LazyGroup(click.Group):
         except (Exception, KeyboardInterrupt):
             raise
         except BaseException as error:
-            # Commands return their exit code. SystemExit is of another package, and must not look like success.
+            # Commands return their exit code. SystemExit comes from another package, and must not look like success.
             raise as_ours(error) from error
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
@@ -197,16 +197,16 @@ def arcacct(ctx: click.Context, config: str | None, database: str | None, debug:
 
 
 def main(args: list[str] | None = None) -> None:
-    """Run a command; the one place where an error becomes a line on stderr and an exit code."""
+    """Run a command; the only place where an error becomes a line on stderr and an exit code."""
     debug = "--debug" in (sys.argv if args is None else args)
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
-            # Who starts us may have closed it: to print is no error, and no file of ours becomes one. It gets the
-            # lowest number that is free: just that of the stream.
+            # The caller may have closed a stream. Printing must then not fail, and no file of ours may get the stream's
+            # number, which is the lowest free one.
             setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115  open as long as we run
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
-            # A terminal of another alphabet shows in letters what it has no sign for.
+            # If the terminal's encoding lacks a character, show it as an escape.
             stream.reconfigure(errors="backslashreplace")
     if "_ARCACCT_COMPLETE" not in os.environ:
         entry_points.complain = print_error
@@ -223,7 +223,7 @@ def main(args: list[str] | None = None) -> None:
             block("".join(traceback.format_exception(error)), partial(print_line, err=True))
         report_error(known)
         if isinstance(error, OSError) and error.filename is None:
-            # What stdout could not take must not be tried again when the interpreter ends.
+            # Do not try again at exit what stdout could not take.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(known.exit_code)
 
@@ -234,7 +234,8 @@ def _end(code: int) -> NoReturn:
 
     Raises OSError if the output cannot be written.
     """
-    # What the interpreter calls first: it waits for threads that are no daemons, and calls what asked for it.
+    # The interpreter calls this first at exit: it waits for threads that are no daemons, and calls the registered
+    # functions.
     threading._shutdown()  # type: ignore[attr-defined]  # noqa: SLF001
     atexit._run_exitfuncs()  # noqa: SLF001
     for stream in (sys.stdout, sys.stderr):
@@ -243,27 +244,27 @@ def _end(code: int) -> NoReturn:
 
 
 def as_ours(error: BaseException) -> ArcacctError:
-    """An error of the tree, whatever was raised: no user meets a traceback."""
+    """Return an error of the tree for any exception: no user sees a traceback."""
     if isinstance(error, ArcacctError):
         return error
     name = type(error).__name__
     if of_system := _of_system(error):
         return StoreError(of_system)
     if isinstance(error, UnicodeEncodeError):
-        # Python keeps bytes of the command line that are no text as halves of characters.
+        # Python keeps undecodable bytes of the command line as lone surrogates.
         for given in sys.argv:
             if any("\ud800" <= letter <= "\udfff" for letter in given):
                 return UsageError(f"{given!a}: not UTF-8, so no database can store or find it; use another name")
     from arcacct.database.access import blamed  # noqa: PLC0415  only then
 
-    # What comes out of a damaged database may make anything fail.
+    # A value from a damaged database may make any code fail.
     if (known := blamed(error)) is not None:
         return known
     return ArcacctError(f"internal error: {name}: {error}; please report the output of `arcacct --debug ...`")
 
 
 def _of_system(error: BaseException) -> str:
-    """What happened, where, and what to do, if the error is of the system; else empty."""
+    """Return the problem, the place and what to do, if the error is of the system; else empty."""
     if isinstance(error, MemoryError):
         return (
             "not enough memory: this process is at its limit; request less at once, or raise the limit (ulimit -v,"
@@ -318,6 +319,7 @@ def _run(args: list[str] | None) -> int:
     except SystemExit:
         if "_ARCACCT_COMPLETE" in os.environ:
             raise
-        # Else click itself exits only when the reader of our output went away (`arcacct ... | head`): no error of ours.
+        # Otherwise click itself exits only when the reader of our output is gone (`arcacct ... | head`): this is no
+        # error.
         return 0
     return result if isinstance(result, int) else 0

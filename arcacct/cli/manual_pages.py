@@ -1,4 +1,4 @@
-"""The pages of docs/: what there is, which one a name means, and which of them have words."""
+"""The pages of docs/: the list, the page for a name, and a search."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ FOLDERS = {
     "explanation": "Explanation",
     "project": "The project",
 }
-"""The sections of the manual in their order; a folder that is not here comes last, under its own name."""
+"""The sections of the manual in their order; a folder that is not listed comes last, under its own name."""
 CODES = "reference/exit-codes"
 """The page with the tables of exit codes."""
 _HEAD = 2
@@ -55,13 +55,13 @@ class Page(NamedTuple):
 
     @property
     def lead(self) -> str:
-        """Its first paragraph, which says for which problem it is; empty: it begins with a table."""
+        """Its first paragraph, which describes the problem that it is for; empty: it starts with a table."""
         texts = (section.text.strip() for section in self.sections())
         first = next((text.partition("\n\n")[0] for text in texts if text and not text.startswith("#")), "")
         return "" if first.startswith("|") else first
 
     def parts(self) -> Iterator[Section]:
-        """What a search finds: its sections, and of the page of messages each row of a table."""
+        """The units of a search: its sections; for the page of messages, each row of a table."""
         for section in self.sections():
             rows = [line for line in section.text.splitlines() if self.name == MESSAGES and line.startswith("|")]
             yield from (Section(section.heading, text) for row in rows if (text := _selected(section.text, row.__eq__)))
@@ -97,22 +97,24 @@ class Manual(NamedTuple):
     pages: tuple[Page, ...]
 
     def topic(self, page: Page) -> str:
-        """What to type for a page: the last part of its name where no other page has it."""
+        """Return the name to type for a page: the last part of its name if no other page has it."""
         last = page.name.rpartition("/")[2]
         return last if [one.name.rpartition("/")[2] for one in self.pages].count(last) == 1 else page.name
 
     def named(self, name: str) -> Page | None:
-        """The page of a name, whole or its last part, in upper or lower case."""
+        """Return the page with a name (whole, or its last part), in upper or lower case."""
         wanted = name.lower().removesuffix(".md").strip("/")
         return next((page for page in self.pages if wanted in (page.name.lower(), self.topic(page).lower())), None)
 
     def beginning(self, start: str) -> list[Page]:
-        """The pages whose name begins so."""
+        """Return the pages whose name starts with this text."""
         wanted = start.lower()
         return [page for page in self.pages if self.topic(page).startswith(wanted) or page.name.startswith(wanted)]
 
     def headed(self, heading: str) -> list[tuple[Page, Section]]:
-        """The parts of pages whose heading is this, or ends so: an option of the configuration, an alert."""
+        """
+        Return the parts of pages with this heading, or one that ends in it: an option of the configuration, an alert.
+        """
         wanted = heading.lower()
         return [
             (page, section)
@@ -127,7 +129,7 @@ class Manual(NamedTuple):
             yield FOLDERS.get(folder, folder), [page for page in self.pages if page.folder == folder]
 
     def subjects(self, name: str) -> list[tuple[Page, Section]]:
-        """The rows of ``arcacct status`` for this subject, or for one that ends so."""
+        """Return the rows of ``arcacct status`` for this subject, or for subjects that end in it."""
         return [
             (page, Section(section.heading, rows))
             for page, section in self.headed(STATUS)
@@ -137,7 +139,7 @@ class Manual(NamedTuple):
 
     def search(self, question: str) -> list[tuple[Page, Section]]:
         """
-        The pages for a question to SQLite's FTS5, the best first, each with the part that answers it best.
+        Return the pages for a query in SQLite's FTS5, the best first, each with its best part.
 
         The first paragraph of a page counts most: it says for which problem the page is. The reference and pages about
         the project count less than those that say what to do. The part of a page is found by its own text; if only
@@ -147,7 +149,7 @@ class Manual(NamedTuple):
 
         parts = [(page, part) for page in self.pages for part in page.parts()]
         begins = {page.name: (f"{page.title} {page.name}", page.lead) for page in self.pages}
-        # The text below the headings of others is found where it is.
+        # A text below the headings of a subsection is found there.
         own = ("" if part.text.startswith("#") else part.text for _page, part in parts)
         texts = (
             [_separate(one) for one in (*begins[page.name], part.heading, text)]
@@ -167,20 +169,20 @@ class Manual(NamedTuple):
 MESSAGES = "reference/messages"
 """The page with the tables of subjects and messages."""
 STATUS = "arcacct status"
-"""Its heading above the subjects of `arcacct status`."""
+"""The heading above its subjects of `arcacct status`."""
 _COUNTS = (6, 16, 2, 1)
-"""How much a word counts in the title of a page, its first paragraph, a heading, and other text."""
+"""The weights of a word in the title of a page, its first paragraph, a heading, and other text."""
 _WEIGHTS = {"": 0.6, "reference": 0.75, "explanation": 0.95, "project": 0.4}
 """The same for the folders of pages; others: 1."""
 
 
 def _separate(text: str) -> str:
-    """With blanks between the words of a name: `ArcacctWordTooOld`."""
+    """Put blanks between the words of a name: `ArcacctWordTooOld`."""
     return re.sub("(?<=[a-z])(?=[A-Z])", " ", text)
 
 
 def any_of(text: str) -> str:
-    """The question for the words of a text, or words that begin so."""
+    """Return the query for the words of a text, or words that start with them."""
     words = dict.fromkeys(re.findall(r"[^\W_]+", _separate(text)))
     return " OR ".join(f'"{word}"' + "*" * (len(word) > 3) for word in words)
 
@@ -203,13 +205,13 @@ def _selected(text: str, is_wanted: Callable[[str], bool]) -> str:
 
 
 def plain_heading(text: str) -> str:
-    """A heading without the signs of Markdown: backquotes, the targets of links, an id of its own."""
+    """A heading without Markdown: backquotes, targets of links, an id of its own."""
     text = re.sub(r"\s*\{[:#.][^}]*\}\s*$", "", text)
     return re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", text).replace("`", "").replace("**", "")
 
 
 def fence_after(line: str, fence: str) -> str:
-    """The fence of the block of code that is open behind a line, if ``fence`` was before it; empty: none."""
+    """Return the fence of the code block that is open after a line, if ``fence`` was open before it; empty: none."""
     mark = _FENCE.match(line)
     if mark is None:
         return fence
@@ -219,7 +221,7 @@ def fence_after(line: str, fence: str) -> str:
 
 
 def load() -> Manual:
-    """The manual that came with the program. Raises StoreError if it is not there."""
+    """Load the manual of this program. Raises StoreError if it is missing."""
     root = resource("docs")
     found = [_read(root, name) for name in iglob("**/*.md", root_dir=root, recursive=True)]
     if not any(page.name == "index" for page in found):
@@ -237,7 +239,7 @@ def load() -> Manual:
 
 
 def _read(root: str, name: str) -> Page:
-    # A damaged letter is no reason to keep the rest of a page from who needs it.
+    # A damaged character is no reason to withhold the rest of a page.
     with open(os.path.join(root, name), encoding="utf-8", errors="replace") as file:
         text = file.read()
     return Page(name.removesuffix(".md"), re.sub(r"<!--.*?-->", "", text, flags=re.DOTALL))
@@ -245,9 +247,9 @@ def _read(root: str, name: str) -> Page:
 
 def exit_code(manual: Manual, wanted: str) -> str:
     """
-    The rows of the tables of exit codes that have this number or name, as Markdown; empty if there is none.
+    Return the rows of the tables of exit codes with this number or name, as Markdown; empty if there is none.
 
-    A name may be that of sysexits.h, with or without ``EX_``, in upper or lower case.
+    A name may be one of sysexits.h, with or without ``EX_``, in upper or lower case.
     """
     name = wanted.upper().removeprefix("EX_")
     number = str(getattr(os, f"EX_{name}", wanted))

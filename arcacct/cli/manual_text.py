@@ -39,7 +39,7 @@ Line = tuple[Piece, ...]
 
 
 def rendered(page: Page, manual: Manual, width: int) -> list[Line]:
-    """The lines of a page, at most ``width`` characters wide but for code."""
+    """Return the lines of a page, at most ``width`` characters wide except for code."""
     tokens = list(_tokens(markdown.Markdown(_plain_blocks(page.text)).parsed, _links(page, manual)))
     document = _Document("")
     document.parsed = tokens
@@ -81,15 +81,15 @@ def _plain_blocks(text: str) -> str:
 
 
 class _Links(NamedTuple):
-    """Where the links of a page lead."""
+    """The targets of the links of a page."""
 
     page: Page
     manual: Manual
     headings: dict[str, str]
-    """Of the page, by their anchors."""
+    """The headings of the page, by their anchors."""
 
     def note(self, target: str, text: str) -> str:
-        """The text to add after a link: how to reach its target; empty if the link text says so already."""
+        """Return the text to add after a link: how to reach its target; empty if the link text already says so."""
         if re.match(r"[a-z]+:", target):
             plain = target.removeprefix("mailto:")
             return "" if plain == text else f" ({plain})"
@@ -143,7 +143,7 @@ def _inline(tokens: list[Token], links: _Links) -> Iterator[Token]:
                 yield Token("hardbreak", "br", 0)
         else:
             if token.type == "code_inline":
-                # No colour tells code from words.
+                # Without colour, nothing distinguishes code from words.
                 token.content = f"`{token.content}`"
             words.append(token.content.strip("`") if token.type == "code_inline" else token.content)
             yield token
@@ -154,20 +154,22 @@ def _text(words: str) -> Token:
 
 
 def _inner(console: Console, parts: Renderables, options: ConsoleOptions, left: int) -> Iterator[list[Segment]]:
-    """The lines of what is in an item or a quotation, narrower by ``left``; an empty one before all but a list."""
-    # (rich calls what iterates over them no iterator.)
+    """
+    Return the lines inside an item or a quotation, narrower by ``left``, each block except a list after an empty line.
+    """
+    # (rich does not declare that these are iterators.)
     for number, part in enumerate(cast("Iterable[RenderableType]", parts)):
         if number and not isinstance(part, markdown.ListElement):
             yield []
         yield from _lines(console, part, options.update(width=options.max_width - left))
 
 
-# rich renders paragraphs, lists and tables. Its own elements differ where a terminal page must: rich centres headings,
-# wraps code, which could not be copied then, and draws with characters that not every terminal has.
+# rich renders paragraphs, lists and tables. Some of its elements are replaced: rich centres headings, wraps code, so
+# that it cannot be copied, and draws with characters that some terminals lack.
 
 
 class _Heading(markdown.Heading):
-    """With a line below it; of lower levels without."""
+    """A heading with a line below it; lower levels have none."""
 
     def __rich_console__(self, _console: Console, options: ConsoleOptions) -> RenderResult:
         title = plain_heading(self.text.plain)
@@ -185,17 +187,17 @@ class _Code(markdown.CodeBlock):
 
 
 class _Item(markdown.ListItem):
-    """With a sign that every terminal has."""
+    """An item with a mark that every terminal can show."""
 
     def render_bullet(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        """The lines of the item behind the sign."""
+        """Return the lines of the item after its mark."""
         for number, line in enumerate(_inner(console, self.elements, options, 3)):
             yield Segment("   " if number else " * ")
             yield from line
             yield Segment("\n")
 
     def render_number(self, console: Console, options: ConsoleOptions, number: int, last_number: int) -> RenderResult:
-        """The lines of the item behind its number."""
+        """Return the lines of the item after its number."""
         room = len(str(last_number)) + 3
         for at, line in enumerate(_inner(console, self.elements, options, room)):
             yield Segment(" " * room if at else f"{number}. ".rjust(room))
@@ -212,7 +214,7 @@ class _Quote(markdown.BlockQuote):
 
 
 class _Table(markdown.TableElement):
-    """Without a frame; what is too wide for its column is folded."""
+    """A table without a frame; text that is too wide for its column is folded."""
 
     def __rich_console__(self, _console: Console, _options: ConsoleOptions) -> RenderResult:
         table = Table(box=_LINES, pad_edge=False, show_edge=False, collapse_padding=True)

@@ -1,8 +1,8 @@
 """
 `arcacct metrics`: for Prometheus' textfile collector.
 
-The file is written whatever is wrong: where it goes is known from the command line alone, and an old file would say
-that all is as it was. What cannot be known is absent then, and flags say so.
+The file is written in spite of any error: the command line alone names it, and an old file would repeat the old state.
+Unknown values are absent then, and flags show this.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _FLAGS = (
     ("arcacct_check", "0 ok, 1 warning, 2 critical, 3 unknown, as in `arcacct status`", ("subject",)),
 )
 METRICS = (*_FLAGS, *((one.name, one.help, one.labels) for row in health_checks.CHECKS for one in row.metrics))
-"""Every metric with its help text and its labels: what is always there, then those of the checks."""
+"""Every metric with its help text and its labels: first the permanent ones, then those of the checks."""
 
 
 @click.command(epilog=examples("arcacct metrics", "arcacct metrics --output /var/lib/node_exporter/arcacct.prom"))
@@ -63,7 +63,7 @@ def metrics(ctx: click.Context, output: str | None, **given: int | None) -> int:
     if output is None:
         block(content.decode(), data)
     else:
-        # The collector is another user, and its directory may be his.
+        # The collector runs as another user, who may own the directory.
         replace_file(output, content, 0o644)
     if wrong is not None:
         raise wrong
@@ -93,7 +93,7 @@ class _Known(Collector):
 def _values(
     found: Health | None, checks: list[Check], wrong: Exception | None
 ) -> dict[str, Iterable[tuple[tuple[str, ...], float | None]]]:
-    """``found``: ``None`` where nothing could be looked at, because of ``wrong``."""
+    """``found``: ``None`` if nothing could be examined, because of ``wrong``."""
     severities: dict[tuple[str, ...], float | None] = {}
     for check in checks:
         severities[check.subject,] = max(check.severity, severities.get((check.subject,)) or 0)

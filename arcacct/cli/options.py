@@ -1,4 +1,4 @@
-"""What commands share: the configuration that global options name, groups of options, times and periods."""
+"""The common parts of commands: the configuration that global options name, groups of options, times and periods."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ if TYPE_CHECKING:
     from zoneinfo import ZoneInfo
 
 
-# What every command begins with: the configuration that the global options ask for.
+# The first step of every command: the configuration that the global options name.
 
 
 def conf_of(ctx: click.Context) -> Conf:
-    """arc.conf and arcacct.conf of this host, or those that --config names. Raises ConfigError."""
+    """Read arc.conf and arcacct.conf of this host, or those that --config names. Raises ConfigError."""
     conf = load(ctx.obj["config"], os.environ)
     if conf.files and os.path.abspath(conf.arc_conf) == os.path.abspath(conf.our_conf):
         raise ConfigError(
@@ -43,10 +43,10 @@ def conf_of(ctx: click.Context) -> Conf:
 
 def places_of(ctx: click.Context, controldir: str | None = None) -> Places:
     """
-    Where this host keeps its accounting; ``controldir`` and --database of the command line win.
+    Return the places of this host's accounting; ``controldir`` and --database of the command line win.
 
-    Raises ConfigError, also when neither a configuration nor the command line says where that is: the launcher goes
-    by ARC's defaults then, a person has more likely forgotten something.
+    Raises ConfigError, also if neither a configuration nor the command line names them: the launcher then uses ARC's
+    defaults, but a user has probably forgotten an option.
     """
     conf = conf_of(ctx)
     if not conf.files and not controldir and not ctx.obj["database"]:
@@ -57,10 +57,10 @@ def places_of(ctx: click.Context, controldir: str | None = None) -> Places:
 
 
 def next_start(ctx: click.Context) -> Conf:
-    """The configuration as the next start of A-REX reads it, read anew. Raises ConfigError."""
+    """Read again the configuration that the next start of A-REX reads. Raises ConfigError."""
     conf = conf_of(ctx)
     if parser.is_run_time(conf.arc_conf) and os.path.exists(parser.ARC_CONF):
-        # The file of the running A-REX is as it was at its start; the next start reads the others.
+        # The running A-REX uses the file as it was at its start. The next start reads the others.
         conf = parser.load(parser.ARC_CONF, os.environ)
         remember_secrets(conf)
     return conf
@@ -68,10 +68,10 @@ def next_start(ctx: click.Context) -> Conf:
 
 def settings_of(ctx: click.Context, *, to_publish: bool = False, warns: bool = True) -> Settings:
     """
-    Every setting. Raises ConfigError with every complaint.
+    Return every setting.
 
-    ``to_publish``: for a command that sends. Only there it is an error that jura-ng sends to the same targets.
-    ``warns``: whether to say what is worth a warning, which is nothing for a command that asks for little of it.
+    Raises ConfigError with every complaint. ``to_publish``: for a command that sends. Only for it, the same targets in
+    jura-ng are an error. ``warns``: whether to print warnings, which a command that needs few settings does not.
     """
     conf = conf_of(ctx)
     found = settings(conf, kinds(conf), database=ctx.obj["database"], to_publish=to_publish)
@@ -81,7 +81,7 @@ def settings_of(ctx: click.Context, *, to_publish: bool = False, warns: bool = T
 
 
 def name_of_user() -> str:
-    """The user who gives the command, also behind sudo."""
+    """Return the user who runs the command, also through sudo."""
     import getpass  # noqa: PLC0415  of few commands
 
     try:
@@ -90,12 +90,11 @@ def name_of_user() -> str:
         return f"uid {os.getuid()}"
 
 
-# Times and periods on the command line, the same for every command; UTC unless an offset from it is written.
-#
-# A day, a week, a month or a year means its first second, so that `--from 2026-10 --to 2026-11` is October.
+# Times and periods on the command line, the same for every command; in UTC, unless they have an offset.  A day, a week,
+# a month or a year means its first second, so that `--from 2026-10 --to 2026-11` is October.
 
 
-# Texts: few commands are given a time, and compiling all these takes a millisecond.
+# Texts: few commands take a time, and compiling all these takes a millisecond.
 _EPOCH = "[0-9]{9,11}"
 """Until after the year 5000; with 12 digits it is a time of qacct and of jura's tools."""
 _DIGITS = r"([0-9]{12})(?:\.?([0-9]{2}))?(Z|[+-][0-9]{2}:?[0-9]{2})?"
@@ -120,14 +119,14 @@ _NO_YEAR_DIGITS = 4
 _FIRST_YEAR = 70
 """Two digits before it are of this century, as qacct takes them."""
 PERIODS = {"month": "2026-11", "week": "2026-W47", "year": "2026"}
-"""What is a period of its own, with an example."""
+"""The periods with a form of their own, each with an example."""
 
 
 def seconds_of(text: str, now_s: int) -> int:
     """
-    UTC seconds of a time as people write it: each form that the manual lists, relative ones to ``now_s``.
+    Return UTC seconds of a time in any form that the manual lists, relative ones to ``now_s``.
 
-    Raises ValueError for anything else, and for what no calendar has.
+    Raises ValueError for anything else, and for a time that no calendar has.
     """
     if found := re.fullmatch(_SINCE_1970, text):
         return int(found[1])
@@ -147,7 +146,7 @@ def seconds_of(text: str, now_s: int) -> int:
 
 
 def _relative(word: str, now_s: int) -> int | None:
-    """A time as seen from now; ``None`` for what is not said so."""
+    """Return a time relative to now; ``None`` for a text in another form."""
     if word in _DAYS_BACK:
         return now_s - now_s % _UNITS_S["d"] - _DAYS_BACK[word] * _UNITS_S["d"]
     if found := re.fullmatch(_PERIOD, word):
@@ -161,10 +160,10 @@ def _relative(word: str, now_s: int) -> int | None:
 
 def qacct_seconds(text: str, now_s: int, zone: tzinfo | None) -> int | None:
     """
-    UTC seconds of a time as qacct reads it, ``[[CC]YY]MMDDhhmm[.SS]``, in a zone (``None``: this host's).
+    Return UTC seconds of a time in qacct's form, ``[[CC]YY]MMDDhhmm[.SS]``, in a zone (``None``: this host's).
 
-    ``None`` for a text in another form; what has as many digits is never seconds since 1970. Raises ValueError for what
-    no calendar has.
+    ``None`` for a text in another form; a number with as many digits is never seconds since 1970. Raises ValueError for
+    a time that no calendar has.
     """
     found = re.fullmatch(_QACCT, text)
     if found is None:
@@ -182,7 +181,7 @@ def qacct_seconds(text: str, now_s: int, zone: tzinfo | None) -> int | None:
 
 def period_of(kind: str, text: str, now_s: int) -> tuple[int, int]:
     """
-    ``[from, before)`` of a period of `PERIODS`, ``last`` or ``this``; weeks are those of ISO 8601, from Monday.
+    Return ``[from, before)`` of a period of `PERIODS`, ``last`` or ``this``; weeks are those of ISO 8601, from Monday.
 
     Raises ValueError for anything else.
     """
@@ -196,13 +195,13 @@ def period_of(kind: str, text: str, now_s: int) -> tuple[int, int]:
         if not re.fullmatch(pattern, text, re.ASCII):
             raise ValueError(text)
         begin = datetime.fromtimestamp(seconds_of(text.upper(), now_s), UTC)
-    # A year has at most 366 days, and a month at most 31: so far from its first is in the next.
+    # A year has at most 366 days, and a month at most 31: so many days after its first second is in the next.
     after = _begin(kind, begin + timedelta(days={"month": 31, "week": 7, "year": 366}[kind]))
     return int(begin.timestamp()), int(after.timestamp())
 
 
 def _begin(kind: str, when: datetime) -> datetime:
-    """Where the period begins that has a moment."""
+    """Return the start of the period that contains a moment."""
     day = when.replace(hour=0, minute=0, second=0, microsecond=0)
     if kind == "week":
         return day - timedelta(days=day.weekday())
@@ -210,14 +209,14 @@ def _begin(kind: str, when: datetime) -> datetime:
 
 
 class Parsed(click.ParamType[Any]):
-    """A value as a function reads it from its text, which raises ValueError or InputError with what would be right."""
+    """A type of option with a parser, which raises ValueError or InputError with the correct form."""
 
     def __init__(self, name: str, read: Callable[[str], Any]) -> None:
         self.name = name
         self._read = read
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """The value; fails with what would be right."""
+        """Return the value; fail with the correct form."""
         try:
             return self._read(str(value).strip())
         except (ValueError, InputError) as error:
@@ -238,7 +237,7 @@ def period_type(kind: str) -> Parsed:
 
 
 def period(kind: str, text: str) -> tuple[int, int]:
-    """`period_of` as seen from now. Raises ValueError."""
+    """`period_of`, relative to now. Raises ValueError."""
     try:
         return period_of(kind, text, int(time.time()))
     except (ValueError, OverflowError):
@@ -254,7 +253,7 @@ def month(text: str) -> tuple[int, int]:
 
 
 def started_month(text: str) -> tuple[int, int]:
-    """A month as ``(year, month)``. Raises ValueError for one that is still to come: all its figures would agree."""
+    """A month as ``(year, month)``. Raises ValueError for a future one: all its figures would agree."""
     found = month(text)
     if found > time.gmtime()[:2]:
         raise ValueError(f"{found[0]:04d}-{found[1]:02d} has not started by this host's clock")
@@ -263,9 +262,9 @@ def started_month(text: str) -> tuple[int, int]:
 
 def named_month(text: str) -> tuple[int, int]:
     """
-    A month as ``(year, month)``. Raises ValueError.
+    A month as ``(year, month)``.
 
-    Neither ``this`` nor ``last`` will do, since what is done then cannot be taken back.
+    Raises ValueError, also for ``this`` and ``last``, since the command cannot be undone.
     """
     if not text[:1].isdigit():
         raise ValueError(f"{text!r} is not a month; write it like {PERIODS['month']}")
@@ -291,8 +290,8 @@ class QacctInstant(Parsed):
         self._switch = switch
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """The seconds; fails with what would be right."""
-        # What is not set has a value of click's own there, until all options are read.
+        """Return the seconds; fail with the correct form."""
+        # Until all options are read, an option that is not set has a value of click's own.
         given = {} if ctx is None else ctx.params
         if given.get(self._switch) is not True:
             return super().convert(value, param, ctx)
@@ -307,18 +306,18 @@ class QacctInstant(Parsed):
 
 
 def in_turn(first_s: int | None, first: str, last_s: int | None, last: str) -> None:
-    """Raises UsageError where a range of time is empty; ``first``, ``last`` are the options."""
+    """Raise UsageError if a range of time is empty; ``first``, ``last`` are the options."""
     if first_s is None or last_s is None:
         return
     if first_s > last_s:
         raise UsageError(f"{first} is later than {last}: the range is empty")
-    # -b and -e keep arcctl's meaning, which answers with 0 jobs.
+    # -b and -e have the meaning of arcctl, which answers with 0 jobs.
     if first_s == last_s and (first, last) == ("--from", "--to"):
         raise UsageError("--from and --to are the same: the range is empty; --to is the first second after it")
 
 
 def zone_of(name: str | None) -> ZoneInfo | None:
-    """A zone of the tz database; ``None``: this host's. Raises UsageError for a name that it has not."""
+    """Return a zone of the tz database; ``None``: this host's. Raises UsageError for an unknown name."""
     if name is None:
         return None
     from zoneinfo import ZoneInfo, available_timezones  # noqa: PLC0415  few commands know zones, and many know times
@@ -328,15 +327,18 @@ def zone_of(name: str | None) -> ZoneInfo | None:
     return ZoneInfo(name)
 
 
-# Options that belong together reach a command as one value: their names and types are written down once.
+# Options that belong together reach a command as one value, so their names and types are written once.
 
 
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
-"""Of the function of a command, as `click.option` returns it."""
+"""A decorator of a command's function, as `click.option` returns it."""
 
 
 def conf_option(spec: Spec, text: str, flag: str) -> Decorator:
-    """The option of a command that is one of the configuration, too; ``text``: its help, with ``{}`` for what it is."""
+    """
+    Return an option of a command that is also one of the configuration; ``text``: its help, with ``{}`` for its
+    meaning.
+    """
     return click.option(flag, spec.name, metavar=spec.metavar, help=text.format(spec.about))
 
 
@@ -351,15 +353,15 @@ def plan_option(text: str) -> Decorator:
 
 
 def yes_option(when: str = "") -> Decorator:
-    """Return --yes: `console.ask` does not ask; ``when``: the start of its help, for a command that seldom asks."""
+    """Return --yes: `console.ask` does not ask; ``when``: the start of its help, for a command that rarely asks."""
     return click.option("--yes", is_flag=True, help=f"{when}{'do' if when else 'Do'} not ask for confirmation.")
 
 
 def need_kind(ctx: click.Context, kind: str, options: Mapping[str, Sequence[str]]) -> None:
     """
-    Raise UsageError if an option is given that is not for ``kind``, an argument of the command.
+    Raise UsageError for an option that does not apply to ``kind``, an argument of the command.
 
-    ``options``: by parameter the kinds that it is for; all others are for every kind.
+    ``options``: the kinds of each parameter; all others apply to every kind.
     """
     for name, right in options.items():
         if kind not in right and ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE:
@@ -367,7 +369,7 @@ def need_kind(ctx: click.Context, kind: str, options: Mapping[str, Sequence[str]
 
 
 class FormerOption(click.Option):
-    """An option that works in this release only: hidden, with a line on stderr that says what to write."""
+    """An option that works in this release only: hidden, with a line on stderr that names the new form."""
 
     def __init__(self, *names: Any, new: str, **attributes: Any) -> None:
         """``new``: what to write."""
@@ -379,7 +381,7 @@ class FormerOption(click.Option):
     def handle_parse_result(
         self, ctx: click.Context, opts: Mapping[str, Any], args: list[str]
     ) -> tuple[Any, list[str]]:
-        """As click does; prints the line if the option is given."""
+        """See click; prints the line if the option is given."""
         if self.name in opts and not ctx.resilient_parsing:
             print_deprecated(self.opts[-1], self.new)
         return super().handle_parse_result(ctx, opts, args)
@@ -387,9 +389,9 @@ class FormerOption(click.Option):
 
 def together(make: Callable[..., object], name: str, options: Iterable[str] | None = None) -> Decorator:
     """
-    What ``make`` makes of these options is one parameter of the command, called ``name``.
+    Combine options into one parameter of the command, called ``name``, with ``make``.
 
-    Without ``options``: those with the names of its fields; ``make`` is a NamedTuple then.
+    Without ``options``: those with the names of its fields; ``make`` is then a NamedTuple.
     """
     names = tuple(make.__annotations__ if options is None else options)
 

@@ -1,4 +1,4 @@
-"""What long-running commands share: how they stop, and how they show their progress."""
+"""The common parts of long-running commands: how they stop, and how they show their progress."""
 
 from __future__ import annotations
 
@@ -40,8 +40,9 @@ def until_signal() -> Iterator[Callable[[], bool]]:
     """
     Run until SIGTERM, as service managers send it, or Ctrl-C, and then exit with 0.
 
-    So does SIGINT where it was ignored: a shell starts what it puts into the background (``&``) deaf to it. Gives what
-    returns whether to continue, to check in each round: an exception may be lost in Python's callbacks from C.
+    SIGINT works even if it was ignored: a shell starts a background process (``&``) with SIGINT ignored. Yields a
+    function that returns whether to continue, to call in each round: an exception may be lost in Python's callbacks
+    from C.
     """
     asked = Event()
 
@@ -59,7 +60,10 @@ def until_signal() -> Iterator[Callable[[], bool]]:
 
 @contextmanager
 def stop_on_signal() -> Iterator[Callable[[], bool]]:
-    """Whether SIGTERM or Ctrl-C came, for what can stop between two slices; a second one ends it at once."""
+    """
+    Yield a function that returns whether SIGTERM or Ctrl-C came, for a command that can stop between two slices. A
+    second signal ends it at once.
+    """
     asked = Event()
 
     def ask(number: int, _frame: object) -> None:
@@ -84,7 +88,7 @@ def progress(label: str, *, has_end: bool = True) -> Iterator[Callable[[int, int
 
         def show(done: int, of: int) -> None:
             if done < bar.pos:
-                # Of the next file.
+                # The bar of the next file.
                 bar.pos = 0
             bar.length = max(of, done)
             bar.update(done - bar.pos)
@@ -95,9 +99,9 @@ def progress(label: str, *, has_end: bool = True) -> Iterator[Callable[[int, int
 @contextmanager
 def at_work(doing: str, so_far: Callable[[], str] = str) -> Iterator[None]:
     """
-    On a terminal, of what cannot say how much there is to do: that it is at work, once it takes longer than a second.
+    For work of unknown size: show on a terminal that it is at work, once it takes longer than a second.
 
-    ``so_far``: what else there is to be said, asked from another thread.
+    ``so_far``: a text to add, asked from another thread.
     """
     if not sys.stderr.isatty():
         yield
@@ -123,7 +127,7 @@ def at_work(doing: str, so_far: Callable[[], str] = str) -> Iterator[None]:
 
 
 STOPPED = 130
-"""The exit code of what was stopped by Ctrl-C."""
+"""The exit code of a command that Ctrl-C stopped."""
 
 
 def print_retried(done: RetryResult) -> None:
@@ -137,7 +141,7 @@ def print_retried(done: RetryResult) -> None:
 
 
 def print_unmeasured(taken: BatchTaken) -> None:
-    """How many of the jobs that were added or changed the batch system did not measure."""
+    """Print how many of the new or changed jobs the batch system did not measure."""
     for what, jobs in (("wall", taken.without_wall), ("CPU", taken.without_cpu)):
         if jobs:
             print_line(f"{count_of(jobs, 'job')} without {what} time: it is unknown, and receivers get 0")
@@ -149,11 +153,11 @@ def print_unmeasured(taken: BatchTaken) -> None:
 
 
 def print_unusable(unusable: Mapping[str, int]) -> None:
-    """How many jobs were taken without a value that cannot be used, by field."""
+    """Print how many jobs have a value that cannot be used, by field."""
     for name, jobs in sorted(unusable.items()):
         print_line(f"{count_of(jobs, 'job')} without {name}: it is unusable or missing, and treated as unknown")
 
 
 def print_counts(*counts: tuple[int, str, str]) -> None:
-    """Number, name of one and the rest of what an import could not do or left out; nothing where the number is 0."""
+    """Print counts of failures and omissions of an import, each with its name and further text; nothing for 0."""
     print_error(*(f"{count_of(number, what)}{rest}" for number, what, rest in counts if number))

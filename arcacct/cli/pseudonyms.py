@@ -1,4 +1,4 @@
-"""`arcacct db forget`: names of users become pseudonyms, those of one user or of old jobs."""
+"""`arcacct db forget`: pseudonyms replace the names of one user, or of users of old jobs."""
 
 from __future__ import annotations
 
@@ -86,7 +86,9 @@ def forget(ctx: click.Context, user_dn: str | None, plan_only: bool, yes: bool) 
 
 
 def scope_of(found: Settings, user_dn: str | None, now: int) -> Scope:
-    """Whose names go. Raises UsageError where nothing says which, InputError without the control directory."""
+    """
+    Return whose names to replace. Raises UsageError if no option names them, InputError without the control directory.
+    """
     from arcacct.arex.control_files import scan_status_files  # noqa: PLC0415  with its command
     from arcacct.records import pseudonymise  # noqa: PLC0415  slow to import
     from arcacct.targets.common import NAME, spelt  # noqa: PLC0415  with its command
@@ -116,9 +118,9 @@ def scope_of(found: Settings, user_dn: str | None, now: int) -> Scope:
 
 def forget_old(found: Settings, con: Connection) -> None:
     """
-    The part of a sweep: once a day, for some seconds; the next sweep continues.
+    Run this part of a sweep once a day, for some seconds; the next sweep continues.
 
-    Raises StoreError and its kinds, StoreBusy while somebody publishes.
+    Raises StoreError and its kinds, StoreBusy while another process publishes.
     """
     from arcacct.records import pseudonymise  # noqa: PLC0415  slow to import
 

@@ -41,8 +41,8 @@ from arcacct.wording import count_of
 @click.option(
     "--former-names",
     type=click.Choice(["move", "keep"]),
-    help="Months that the receiver has under a former name of the site: move them to the present name, or keep them as"
-    " they are; your name is stored.",
+    help="Months that the receiver has under a former name of the site: move them to the present name, or keep them"
+    " there; your name is stored.",
 )
 @plan_option("Show what would be sent; send nothing.")
 @click.option("--write-to", metavar="DIR", help="Write the exact messages to a directory; send nothing.")
@@ -64,7 +64,7 @@ def publish(
     the others are sent. If a month's published figures would fall and no logged change explains it, the month is held
     and reported (69). Exit code: the most severe of the targets (78, 77, 69, 75; 65 if a record was quarantined).
     """
-    # Records are no cycles: looking for some among them at the usual pace is a twelfth of the whole cost. A page of
+    # Records contain no reference cycles: searching them at the usual rate takes a twelfth of the whole time. A page of
     # jobs with many nodes and transfers has 50,000 objects; a message leaves five in cycles.
     gc.freeze()
     gc.set_threshold(500_000)

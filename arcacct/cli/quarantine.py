@@ -1,4 +1,4 @@
-"""`arcacct quarantine`: records that are not sent, why, and what operators decide about them."""
+"""`arcacct quarantine`: records that are not sent, the reasons, and the decisions of operators about them."""
 
 from __future__ import annotations
 
@@ -46,7 +46,8 @@ _IMPLAUSIBLE = "implausible"
 )
 def quarantine() -> None:
     """
-    Records that are not sent to a target: those its receiver would reject or rejected, and corrections it ignores.
+    Records that are not sent to a target: records that the receiver rejects or would reject, and corrections
+    that it ignores.
 
     "held": waits and is retried automatically. "quarantined": the receiver rejects it. "implausible": has values that
     cannot be true. It is not sent to any target and not in any sum, until `quarantine decide` says how to count it.
@@ -297,7 +298,7 @@ def _as_json(one: ImplausibleRecord) -> dict[str, object]:
 
 
 def _changed(settings: Settings, entries: Sequence[held.HeldEntry]) -> list[str]:
-    """Of each, what changed since the receiver got it; empty where that is not known or does not matter."""
+    """Return the changes of each record since the receiver got it; empty if unknown or unimportant."""
     with (
         closing(access.read_publishing(settings.places)) as publishing,
         closing(access.read_accounting(settings.places)) as accounting,
@@ -313,7 +314,7 @@ def _changed(settings: Settings, entries: Sequence[held.HeldEntry]) -> list[str]
 
 def _reasons(settings: Settings, found: Sequence[held.HeldEntry]) -> tuple[list[str], list[str]]:
     """
-    For each the text in the table; and long reasons of several records, printed once below the table.
+    Return the text in the table for each; long reasons of several records are printed once below the table.
 
     A reason may name the record: JOB replaces its name there.
     """

@@ -1,4 +1,4 @@
-"""What the commands that query share: which database, progress, completion, benchmarks as options."""
+"""The common parts of commands that query: the choice of the database, progress, completion, benchmarks as options."""
 
 from __future__ import annotations
 
@@ -23,21 +23,21 @@ from arcacct.queries.usage import Conversion
 from arcacct.records.row_mapping import schema_version
 from arcacct.wording import strip_control
 
-# What the commands that ask share: which database, progress on a terminal, names for completion.
+# Shared by commands that query: the choice of the database, progress on a terminal, names for completion.
 
 
 _HARMLESS = re.compile(r"[\w/.,:=@%+ -]+")
 """
-Names that a shell may write into a command line: bash takes them over as they are, and would run what is in
-``$(...)`` of the name that a user has chosen.
+Names that a shell may write into a command line: bash takes them unchanged, and would run ``$(...)`` in a name that a
+user has chosen.
 """
 
 
 def database_of(ctx: click.Context) -> str:
     """
-    The database to ask: --database, whosever it is, else the configured one.
+    Return the database to query: --database, of any owner, else the configured one.
 
-    Raises ConfigError, and StoreError when the configured one is not there.
+    Raises ConfigError, and StoreError if the configured one is missing.
     """
     given: str | None = ctx.obj["database"]
     if given:
@@ -48,13 +48,13 @@ def database_of(ctx: click.Context) -> str:
 
 
 def opened(ctx: click.Context) -> AbstractContextManager[Connection]:
-    """The database to ask, open for reading. Raises as `database_of` and `reading.opened_to_ask`."""
+    """Open the database to query, for reading. Raises as `database_of` and `reading.opened_to_ask`."""
     return questions.opened_to_ask(database_of(ctx), anybodys=bool(ctx.obj["database"]))
 
 
 @contextmanager
 def asking(ctx: click.Context) -> Iterator[Connection]:
-    """The database, open for reading; what takes longer than a second shows that it is at work, on a terminal."""
+    """Open the database for reading. A terminal shows that a query is at work if it takes longer than a second."""
     with access.translating(database_of(ctx)), opened(ctx) as con, at_work("asking"):
         yield con
 
@@ -67,12 +67,12 @@ arcctl_option = click.option(
 
 
 def arcctl_version(con: Connection, given: str | None) -> int:
-    """Which arcctl to answer as, 6 or 7."""
+    """Return the version of arcctl to imitate, 6 or 7."""
     return int(given) if given else 5 + schema_version(con)
 
 
 def completed(kind: str) -> Callable[[click.Context, click.Parameter, str], list[CompletionItem]]:
-    """Shell completion with what the database knows: user, vo, fqan, queue, state, endpoint or job."""
+    """Shell completion with values of the database: user, vo, fqan, queue, state, endpoint or job."""
 
     def complete(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:
         try:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from arcacct.arex.resident import Reloaded
     from arcacct.arex.sweep_context import SweepReport
 
-# `arcacct record`: launcher and recorder in one, for people: its errors are errors.
+# `arcacct record`: launcher and recorder in one, for people, so its errors are reported.
 
 
 @click.command(hidden=True, epilog=examples("arcacct record /var/spool/arc/jobstatus rUkNDmRi FINISHED"))
@@ -103,7 +103,7 @@ def sweep(
     files left in the control directory, its end comes from A-REX's own database, or the job is aborted. This is not
     done with --controldir and a database that has jobs of other directories.
     """
-    # Half of all modules: neither help nor `arcacct record` needs them.
+    # This is half of all modules: neither help nor `arcacct record` needs them.
     from arcacct.arex.sweep import follow as follow_all  # noqa: PLC0415
     from arcacct.arex.sweep import sweep as sweep_all  # noqa: PLC0415
 
@@ -127,7 +127,7 @@ def sweep(
 
         source = here if ctx.obj["database"] or os.environ.get("ARCACCT_CONFIG") else _reloaded(ctx, controldir)
         try:
-            # A process that hangs, in whatever, is ended by the system, and its service begins anew.
+            # The system ends a process that hangs anywhere, and starts its service again.
             follow_all(
                 source, interval or _INTERVAL_S, stop, tell, take_vanished=own, works=lambda: signal.alarm(_HUNG_S)
             )
@@ -141,7 +141,7 @@ def sweep(
             told = show if sys.stderr.isatty() else None
             report = sweep_all(here, con, progress=told, dry_run=plan_only, take_vanished=own, given_up=given_up)
         if own and not plan_only and conf_of(ctx).get("arcacct", "names_kept_months"):
-            # While somebody publishes, or the configuration of the targets is wrong, another sweep does it.
+            # If another process publishes, or the configuration of the targets is wrong, another sweep does it.
             from arcacct.cli.pseudonyms import forget_old  # noqa: PLC0415  few sites replace names
 
             with suppress(StoreBusy, ConfigError):
@@ -165,7 +165,7 @@ def _reloaded(ctx: click.Context, controldir: str | None) -> Reloaded:
 
     def files() -> list[str]:
         arc_conf = find_conf(ctx.obj["config"], os.environ)
-        # A-REX writes the last when it starts: then it is the one that A-REX uses.
+        # A-REX writes the last one when it starts: if it is there, A-REX uses it.
         return [arc_conf, our_conf(arc_conf, os.environ), *conf_d(arc_conf), RUN_TIME_FILE]
 
     return Reloaded(read, files)

@@ -144,7 +144,7 @@ def republish(
 
 
 def _tell_ratings(found: Settings, period: target_run.Period) -> None:
-    """What the configuration's benchmarks would change of the period, where they are not those that were recorded."""
+    """Print how the configuration's benchmarks would change the period, if they differ from the recorded ones."""
     if not found.queue_benchmarks and not found.node_benchmarks:
         return
     options = Ratings(*period, (found.places.rules.default_benchmark,), found.queue_benchmarks, found.node_benchmarks)

@@ -121,7 +121,7 @@ def _write(site: Site, found: list[SetupStep], *, yes: bool) -> None:
 def _show(one: SetupStep) -> None:
     wrong = [verdict for verdict in one.checks if verdict.severity != OK]
     if one.is_open:
-        # What is not there yet cannot be looked at: that it is missing says enough.
+        # A missing file cannot be examined: that it is missing is reported already.
         wrong = [verdict for verdict in wrong if verdict.severity != UNKNOWN]
     about = [verdict for verdict in one.checks if verdict.subject == one.name]
     for verdict in wrong or (about or one.checks)[-1:]:

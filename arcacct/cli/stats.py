@@ -1,4 +1,7 @@
-"""`arcacct stats`: arcctl's questions, usage by any dimension, and qacct's questions about Grid Engine's records."""
+"""
+`arcacct stats`: the questions of arcctl, usage by any dimension, and the questions of qacct about Grid Engine's
+records.
+"""
 
 from __future__ import annotations
 
@@ -36,16 +39,16 @@ from arcacct.sources.gridengine.qacct import COLUMNS, Question, Tasks, database_
 from arcacct.times import iso
 from arcacct.wording import count_of
 
-# qacct's questions as options: of `arcacct import gridengine --summary` and of `arcacct stats --gridengine`.
+# The questions of qacct as options of `arcacct import gridengine --summary` and of `arcacct stats --gridengine`.
 
 
 _RESOURCES = {"hostname": "host", "h": "host", "qname": "queue", "q": "queue"}
-"""What -l may ask for: by its names the column of a record."""
+"""The resources that -l may name: by name, the column of a record."""
 _TASKS = re.compile(r"([0-9]+)(?:-([0-9]+)(?::([0-9]+))?)?")
 
 
 class Qacct(NamedTuple):
-    """What was asked by qacct's options."""
+    """The options of qacct in one value."""
 
     patterns: dict[str, str]
     """By name of COLUMNS."""
@@ -103,11 +106,11 @@ question_options = in_order(
     ),
     together(_qacct, "qacct", (*COLUMNS, "days", "now", "on", "timezone", "masters", "resources")),
 )
-"""The options that both commands have; they get what these say as ``qacct``."""
+"""The options of both commands, which get them as ``qacct``."""
 
 
 def question_of(given: Qacct, columns: str | None, from_s: int | None, until_s: int | None) -> Question:
-    """The question that options ask, ``columns`` by --by. Raises UsageError."""
+    """Return the question of the options, with ``columns`` by --by. Raises UsageError."""
     by = tuple(dict.fromkeys(name.strip() for name in (columns or "").split(",") if name.strip()))
     for name in by:
         if name not in COLUMNS:
@@ -130,7 +133,7 @@ def _wanted(asked: tuple[str, str]) -> tuple[str, str]:
 
 
 def _of_queues(resources: str) -> Iterator[tuple[str, str]]:
-    """What -l asks for, as far as records tell it. Raises UsageError for the rest."""
+    """Return the conditions of -l that records can answer. Raises UsageError for the others."""
     for asked in filter(None, map(str.strip, resources.split(","))):
         name, _, pattern = asked.partition("=")
         if name not in _RESOURCES or not pattern:
@@ -142,14 +145,15 @@ def _of_queues(resources: str) -> Iterator[tuple[str, str]]:
 
 
 def tasks_of(text: str) -> Tasks:
-    """``N[-M[:STEP]]``. Raises UsageError."""
+    """Parse ``N[-M[:STEP]]``. Raises UsageError."""
     found = _TASKS.fullmatch(text)
     if found is None or found[3] == "0":
         raise UsageError(f"--tasks {text}: write N, N-M or N-M:STEP, as 1-7:3")
     return Tasks(int(found[1]), int(found[2] or found[1]), int(found[3] or 1))
 
 
-# `arcacct stats`: arcctl's questions, usage by whatever is asked, and qacct's of records of Grid Engine.
+# `arcacct stats`: the questions of arcctl, usage by any dimension, and the questions of qacct about records of Grid
+# Engine.
 
 
 _AMOUNTS = {
@@ -159,7 +163,7 @@ _AMOUNTS = {
     "data-staged-in": "stagein",
     "data-staged-out": "stageout",
 }
-"""By output: the one of JobTotals that is shown."""
+"""By output: the displayed value of JobTotals."""
 _NAMES = {"wlcgvos": "vos", "fqans": "fqans", "users": "users"}
 """By output: the field of Selection whose names are listed."""
 OUTPUTS = ("brief", *_AMOUNTS, *_NAMES, "jobids", "json")
@@ -180,7 +184,7 @@ _OF_JOBS = {
 
 
 class StatsOptions(NamedTuple):
-    """How jobs, or records of Grid Engine, are to be counted and shown."""
+    """How to count and show jobs, or records of Grid Engine."""
 
     show_active: bool
     output: str | None
@@ -325,14 +329,14 @@ def stats(ctx: click.Context, chosen: Selection, given: StatsOptions, period: Pe
             out(line)
 
 
-# qacct's options go with --gridengine, whose line on stderr is enough.
+# qacct's options belong to --gridengine, whose line on stderr is enough.
 for param in stats.params:
     if param.name in {*Qacct._fields, *COLUMNS, "job", "tasks"} and isinstance(param, click.Option):
         param.hidden = True
 
 
 def in_period(chosen: Selection, period: Periods) -> Selection:
-    """The selection with the period that is asked for. Raises UsageError for two, and for one that is empty."""
+    """Return the selection with its period. Raises UsageError for two periods, and for an empty one."""
     periods = {f"--{kind}": one for kind, one in period._asdict().items() if one is not None}
     bounds = {"--from": chosen.from_s, "--to": chosen.before_s, "-b": chosen.after_s, "-e": chosen.until_s}
     ranges = [*periods, *(name for name, bound in bounds.items() if bound is not None)]
@@ -370,7 +374,7 @@ def _refuse_mixtures(ctx: click.Context, values: dict[str, object], given: Stats
 
 
 def _of_records(con: Connection, chosen: Selection, given: StatsOptions) -> Iterator[str]:
-    """What qacct answers. Raises InputError when no record has the job that is asked for."""
+    """Return the answer of qacct. Raises InputError if no record has the requested job."""
     question = question_of(given.qacct, given.by, chosen.after_s, chosen.until_s)
     if given.job is None:
         yield from lines(qacct.table_columns(question), table(database_sums(con, question)), given.form)
@@ -430,7 +434,7 @@ def complain_of(lacking: Lacking) -> None:
 
 
 def named(by: str, known: Collection[str]) -> tuple[str, ...]:
-    """What --by asks for, of what is known. Raises UsageError."""
+    """Return the known dimensions that --by names. Raises UsageError."""
     names = tuple(dict.fromkeys(name.strip() for name in by.split(",")))
     for name in names:
         if name not in known:
@@ -440,9 +444,10 @@ def named(by: str, known: Collection[str]) -> tuple[str, ...]:
 
 def answer_lines(table: UsageTable, form: str, *, details: bool) -> Iterator[str]:
     """
-    The lines of an answer, for people with their total: who reads other forms would count everything twice.
+    Return the lines of an answer.
 
-    People read how many jobs have no measurement above the table (`complain_of`), or in it with ``details``.
+    The table for people has a total; in the other forms, readers would count everything twice. The number of jobs
+    without measurement is above the table (`complain_of`), or in it with ``details``.
     """
     if form != "table":
         yield from lines(table.columns, table.rows, form)
@@ -457,7 +462,7 @@ def answer_lines(table: UsageTable, form: str, *, details: bool) -> Iterator[str
 
 
 def order_of(sort: str | None, top: int | None) -> UsageOrder | None:
-    """What --sort and --top ask for. Raises UsageError."""
+    """Return the order of --sort and --top. Raises UsageError."""
     if sort is None:
         return None if top is None else UsageOrder("core_hours", top=top)
     column, _colon, way = sort.strip().partition(":")

@@ -23,8 +23,7 @@ from arcacct.records.hold_decisions import NONE
 from arcacct.records.holds import HELD
 from arcacct.wording import sanitise_line
 
-# Figures for monitoring plug-ins: performance data as the Monitoring Plugins Development Guidelines have it.
-#
+# Figures for monitoring plug-ins: performance data by the Monitoring Plugins Development Guidelines.
 # ``'label'=value[unit];warning;critical;minimum``, where a threshold is a range: ``9`` is an alarm above 9, ``9:``
 # below.
 
@@ -33,7 +32,7 @@ SECONDS, BYTES = "s", "B"
 
 
 def perfdata(found: Health, limits: Thresholds) -> Iterator[str]:
-    """What is known in figures; what is not is absent."""
+    """Return the known figures; unknown ones are absent."""
     if found.recorded is not None:
         yield _datum("jobs", found.recorded.jobs)
         yield _datum("database", found.size_bytes, BYTES)
@@ -72,14 +71,14 @@ def _of_target(now: int, target: TargetState, limits: Thresholds) -> Iterator[st
 def _datum(label: str, value: int, unit: str = "", limit: Limit | None = None) -> str:
     edges = ["", ""]
     if limit is not None:
-        # Ours are reached at the limit itself, a range is left above its end.
+        # Our limits include the limit itself; a range includes its end.
         edges = [f"{edge}:" if limit.is_minimum else f"{edge - 1}" for edge in (limit.warning, limit.critical)]
-    # What a label must not have.
+    # Characters that a label must not contain.
     name = label.translate({ord("="): "_", ord("'"): "_", ord("|"): "_"})
     return f"'{name}'={value}{unit};{edges[0]};{edges[1]};{'' if value < 0 else '0'}"
 
 
-# The options that were there before warn_X and crit_X of [arcacct]; remove them in 0.4.
+# Options from before warn_X and crit_X of [arcacct]; remove them in 0.4.
 
 
 # Limits after the first ten never had an option.
@@ -90,11 +89,11 @@ threshold_options = in_order(
         for name, spec in _OBSOLETE.items()
     )
 )
-"""--warn-X and --crit-X; what they say is for `limits_of`."""
+"""--warn-X and --crit-X; `limits_of` interprets them."""
 
 
 def limits_of(settings: Settings, given: Mapping[str, int | None], *, is_quiet: bool = False) -> Thresholds:
-    """The limits of the settings, and over them those of obsolete options, which are named unless ``is_quiet``."""
+    """Return the limits of the settings, replaced by those of obsolete options, which are named unless ``is_quiet``."""
     used = {name: spec.name for name, spec in _OBSOLETE.items() if given[spec.field] is not None}
     if used and not is_quiet:
         print_error(f"{', '.join(used)}: obsolete; set {', '.join(used.values())} in [arcacct] of arcacct.conf")
@@ -124,7 +123,7 @@ def status(ctx: click.Context, form: str, **given: int | None) -> int:
         settings = settings_of(ctx)
         site = Site(next_start(ctx), ctx.obj["database"])
     except ConfigError as error:
-        # For a plug-in all on one line, without what would begin the figures.
+        # A plug-in prints all on one line, without the character that starts the figures.
         one_line = " ".join(error.args)
         if form in FORMATS:
             show(_COLUMNS, [("configuration", facts.UNKNOWN, one_line, "")], form)
@@ -156,7 +155,7 @@ def status(ctx: click.Context, form: str, **given: int | None) -> int:
 
 def _plug_in(checks: list[facts.Check], figures: str) -> None:
     """
-    One line with the figures behind a bar, then the long output: what is not well, then the rest.
+    Return one line with the figures after a bar, then the long output: first the problems, then the rest.
 
     (A pager shows the first line, so that has the first problem with its text.)
     """
@@ -172,7 +171,7 @@ def _plug_in(checks: list[facts.Check], figures: str) -> None:
 
 
 def _no_bar(text: str) -> str:
-    # Behind it the monitoring looks for figures.
+    # The monitoring reads figures after it.
     return text.replace("|", "/")
 
 

@@ -83,7 +83,7 @@ def switch(
     PATH is an accounting.db (ARC 6) or accounting_v2.db (ARC 7) with jura-ng's publishing.db next to it; default: those
     of the control directory.
     """
-    # A plan is made while jura-ng still publishes, on the configuration as it is.
+    # A plan is made while jura-ng still publishes, with the present configuration.
     settings = settings_of(ctx, to_publish=not plan_only)
     if decline:
         if plan_only or path or arc:

@@ -21,7 +21,7 @@ FORMATS = ("table", "csv", "spreadsheet", "json")
 _LONGEST_CELL = 1000
 """Characters of a cell of a table: the other formats have all of it. One name must not widen every line."""
 _FORMULA = tuple("=+-@\t\r\n\uff1d\uff0b\uff0d\uff20")
-"""What a spreadsheet takes for the beginning of a formula, or passes over before one; full-width signs, too."""
+"""Characters that a spreadsheet reads as the start of a formula, or skips before one; full-width ones, too."""
 _LOOKED_AT = 500
 """So many rows decide how wide the columns of a table are ..."""
 _LOOKED_AT_CHARACTERS = 2_000_000
@@ -34,9 +34,9 @@ _MEANINGS = {
 }
 """Formats that their names do not explain."""
 LISTED = ("text", "csv", "spreadsheet", "json")
-"""Of a list that people read as lines."""
+"""A list that people read as lines."""
 TOLD = ("text", "json")
-"""Of what is no list."""
+"""An answer that is not a list."""
 
 
 def format_option(
@@ -72,7 +72,7 @@ def show(columns: Sequence[str], rows: Iterable[Sequence[Any]], form: str) -> No
 
 
 def show_object(value: object) -> None:
-    """Print what is no list of rows, as JSON."""
+    """Print an object that is not a list of rows, as JSON."""
     block(json.dumps(value, indent=1), data)
 
 
@@ -87,7 +87,7 @@ def _table(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> Iterator[st
     kinds: list[set[bool | None]] = [set() for _column in columns]
     room = _LOOKED_AT_CHARACTERS
     for row in itertools.islice(coming, _LOOKED_AT):
-        # The cells are kept and not the values: a value may have megabytes, and its cell one word.
+        # Keep the cells, not the values: a value may have megabytes, and its cell one word.
         texts.append([_text(value) for value in row])
         for kind, value in zip(kinds, row, strict=True):
             kind.add(None if value is None else isinstance(value, int | float))
@@ -125,8 +125,8 @@ def _text(value: Any) -> str:
     if isinstance(value, bytes):
         return f"<{len(value)} bytes>"
     if isinstance(value, str):
-        # One row, one line, whatever a job is called; and nothing that steers a terminal.
-        # Of megabytes no more than what can come to be in the cell, with all that may be hidden before it.
+        # One row is one line, for any name of a job, without control characters for terminals. Of a long text, keep
+        # only what can appear in the cell, with all characters before it that may be hidden.
         value = value[: 50 * _LONGEST_CELL]
         shown = strip_control(value)
         return shown if len(shown) <= _LONGEST_CELL else sanitise_line(value, _LONGEST_CELL)
@@ -135,9 +135,9 @@ def _text(value: Any) -> str:
 
 def _spreadsheet(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> Iterator[str]:
     """
-    CSV whose texts stay texts: a spreadsheet would execute ``=HYPERLINK(...)`` as a job's name.
+    CSV whose texts stay texts: a spreadsheet would execute a job name such as ``=HYPERLINK(...)``.
 
-    All texts are in quotes, since where a semicolon separates cells it would begin one with whatever follows.
+    All texts are in quotes: where a semicolon separates cells, it would start a cell with the following text.
     """
     safe = ([_no_formula(value) for value in row] for row in rows)
     return _csv([_no_formula(name) for name in columns], safe, csv.QUOTE_NONNUMERIC)
@@ -153,7 +153,7 @@ def _csv(
     columns: Sequence[str], rows: Iterable[Sequence[Any]], quoting: Literal[0, 2] = csv.QUOTE_MINIMAL
 ) -> Iterator[str]:
     buffer = io.StringIO()
-    # What is in the line end makes it put a text in quotes: a bare CR would end a line for most readers.
+    # Any character of the line end makes the writer quote a text: most readers would end a line at a bare CR.
     writer = csv.writer(buffer, lineterminator="\r\n", quoting=quoting)
     for row in itertools.chain([columns], rows):
         writer.writerow(base64.b64encode(value).decode() if isinstance(value, bytes) else value for value in row)
@@ -164,7 +164,7 @@ def _csv(
 
 def _json(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> Iterator[str]:
     def encoded(value: bytes) -> dict[str, bool | str]:
-        # As sqlite-utils writes and reads it.
+        # The form that sqlite-utils writes and reads.
         return {"$base64": True, "encoded": base64.b64encode(value).decode()}
 
     pending = "["
@@ -172,7 +172,7 @@ def _json(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> Iterator[str
         yield pending if pending == "[" else f"{pending},"
         pending = json.dumps(dict(zip(columns, row, strict=True)), default=encoded, ensure_ascii=False)
         if not pending.isprintable():
-            # It may be read on a terminal: every character that is not one to see as \u....
+            # A terminal may show it: every invisible character becomes \u....
             pending = "".join(letter if letter.isprintable() else json.dumps(letter)[1:-1] for letter in pending)
     if pending == "[":
         yield "[]"

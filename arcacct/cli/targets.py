@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from arcacct.publishing.target_run import TargetResult
 
 
-# Targets by name on the command line, and what a shell completes there.
+# Targets by name on the command line, and their completion in a shell.
 
 
 def complete_target(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:
@@ -37,7 +37,7 @@ def complete_target(ctx: click.Context, _param: click.Parameter, incomplete: str
 
 
 def with_options(ctx: click.Context) -> click.Context:
-    """While a shell completes, no command runs that would put the global options where `conf_of` looks for them."""
+    """While a shell completes, no command stores the global options where `conf_of` looks for them."""
     if ctx.obj is None:
         ctx.obj = {"config": None, "database": None, "debug": False} | ctx.find_root().params
     return ctx
@@ -65,9 +65,9 @@ def show(
     nothing: str = "nothing new",
 ) -> None:
     """
-    One line for each target and kind of message; notes and errors on stderr, without those of ``reported``.
+    Print one line for each target and kind of message; notes and errors go to stderr, without those in ``reported``.
 
-    ``nothing``: what is said of a target that is sent nothing.
+    ``nothing``: the text for a target that is sent nothing.
     """
     from arcacct.publishing.selection import NOT_SELECTED  # noqa: PLC0415  what publishes has loaded it
 
@@ -106,7 +106,7 @@ def show(
 
 
 def announce(target: str, note: str) -> None:
-    """What a target's run has to say, while it runs."""
+    """Print the messages of a target's run, while it runs."""
     print_line(f"{target}: {note}", err=True)
 
 
@@ -125,6 +125,6 @@ def exit_code(outcomes: Sequence[TargetResult], complaints: Sequence[str] = ()) 
 
 
 def most_severe(codes: Iterable[int]) -> int:
-    """One exit code for several; 0 for none."""
+    """Return one exit code for several; 0 for none."""
     found = {*codes}
     return next((code for code in MOST_SEVERE_FIRST if code in found), max(found, default=0))

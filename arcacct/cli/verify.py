@@ -1,4 +1,4 @@
-"""`arcacct verify`: a month in all places that have it."""
+"""`arcacct verify`: compare a month in all places that have it."""
 
 from __future__ import annotations
 
@@ -141,7 +141,7 @@ def _show(report: MonthReport, groups: dict[str, list[Group]], form: str, most: 
         seconds = (source.wall_s, source.cpu_s)
         hours: list[float | str | None] = [None if one is None else round(one / HOUR_S, 3) for one in seconds]
         if hours[0] is not None and hours[1] is None and not source.agrees:
-            # The ledger keeps the wall time of what was sent; the CPU time is the database's, where both agree.
+            # The ledger has the wall time of each sent version; the CPU time comes from the database if both agree.
             hours[1] = "unknown"
         rows.append((source.name, source.jobs, *hours, source.answer, source.proof))
     show(columns, rows, form)
@@ -170,7 +170,7 @@ def _show_json(report: MonthReport, groups: dict[str, list[Group]]) -> None:
         found["portals"] = {name: [_of_portal(row) for row in compared.rows] for name, compared in report.portals}
     if groups:
         found["groups"] = {name: [_group(one) for one in some] for name, some in groups.items()}
-    # Within a text there would be backslashes before the quotes.
+    # A single text would show backslashes before the quotes.
     before, name, after = json.dumps(found, indent=1).partition('"differences": [')
     text = before + name
     for one in report.differences:
@@ -196,7 +196,7 @@ _GROUP = (
 
 
 def _group(one: Group) -> dict[str, object]:
-    """What a batch system has of an account and user, and what is here."""
+    """The values of an account and user in a batch system, and here."""
     pairs = [one.there.jobs, one.here.jobs]
     for there, here in zip(one.there[1:], one.here[1:], strict=True):
         pairs += [round(there / HOUR_S, 3), round(here / HOUR_S, 3)]  # type: ignore[list-item]

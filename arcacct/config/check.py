@@ -1,4 +1,4 @@
-"""What `arcacct config check` and `arcacct config show` print."""
+"""The texts of `arcacct config check` and `arcacct config show`."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ from arcacct.files.directories import unseen
 from arcacct.secrecy import without_login
 
 LAUNCHERS = ("/usr/libexec/arcacct-hook", "/usr/local/libexec/arcacct-hook")
-"""Where packages put the launcher, and where the manual puts it."""
+"""The places of the launcher in packages and in the manual."""
 
-# Everything that `arcacct config check` says: the files, what they name, and the callouts of A-REX.
+# Everything that `arcacct config check` reports: the files, the paths in them, and the callouts of A-REX.
 
 
 def check(conf: Conf, kinds: Kinds, *, now: int | None = None) -> list[Problem]:
     """
     Every problem of the configuration and of the files it names, in the order of the files.
 
-    ``now`` (UTC seconds) is the time at which certificates must be valid; default: the present.
+    ``now`` (UTC seconds) is the time at which certificates must be valid; default: now.
     """
     problems = check_text(conf, kinds, release(conf))
     limit = thresholds(conf, problems).certificate_s
@@ -46,7 +46,7 @@ def check(conf: Conf, kinds: Kinds, *, now: int | None = None) -> list[Problem]:
 
 
 def launcher_problem(program: str) -> Finding | None:
-    """Why A-REX cannot start the program of a callout; a warning where this user cannot see it. ``None``: it can."""
+    """Return why A-REX cannot start a callout's program; a warning if this user cannot see it. ``None``: it can."""
     fails = "A-REX fails each job whose callout cannot be started"
     what = "the launcher" if HOOK in program else "the program of a callout"
     if not program.startswith("/"):
@@ -72,7 +72,7 @@ def launcher_problem(program: str) -> Finding | None:
 
 
 def check_text(conf: Conf, kinds: Kinds, arex: Release) -> list[Problem]:
-    """The same without the files that targets name: only the text, and A-REX's run-time file."""
+    """Check only the text and A-REX's run-time file, not the files that targets name."""
     if not conf.files:
         text = f"no such file, and no {conf.our_conf}; pass one with --config, or create it"
         return [Problem(options.ERROR, conf.arc_conf, None, None, None, text)]
@@ -97,7 +97,7 @@ def _no_programs(conf: Conf) -> Iterator[Problem]:
 
 
 def _no_benchmark(conf: Conf) -> Iterator[Problem]:
-    """Where no line names a benchmark, jobs have one only if their .diag or their features do."""
+    """If no line names a benchmark, jobs have one only from their .diag or their features."""
     rating = {"lrms": "benchmark", "queue": "benchmark", "arcacct": "queue_benchmark node_benchmark"}
     for block in conf.blocks.values():
         names = rating.get("arcacct" if block.name == "custom:arcacct" else block.kind, "").split()
@@ -113,7 +113,7 @@ def _no_benchmark(conf: Conf) -> Iterator[Problem]:
 
 
 def not_restarted(conf: Conf) -> Iterator[Problem]:
-    """A-REX runs with the file that it made of the others at its start, and arcacct reads that one."""
+    """Return a problem if A-REX runs with an older file: arcacct reads the file that A-REX made at its start."""
     if not parser.is_run_time(conf.arc_conf):
         return
     try:
@@ -129,7 +129,7 @@ def not_restarted(conf: Conf) -> Iterator[Problem]:
 
 
 def _findings(target: Target, now: int, soon_s: int) -> Iterator[tuple[str, Finding]]:
-    """What is wrong with what the options of a target name, by option."""
+    """Return the problems of the paths in the options of a target, by option."""
     for option, text in target.wrong():
         yield option, Finding(options.ERROR, text)
     shown = target.credentials()
@@ -143,18 +143,18 @@ def _findings(target: Target, now: int, soon_s: int) -> Iterator[tuple[str, Find
     yield from (("x509_cert_dir", one) for one in credentials.ca_directory_findings(shown.x509_cert_dir, now))
 
 
-# The settings that hold, as text of the same syntax: reading it again gives the same settings.
+# The settings in use, as text of the same syntax: reading it again gives the same settings.
 
 
 ALWAYS = ("common", "arex", "lrms", "arcacct")
-"""Blocks whose defaults hold even if no file has them."""
+"""Blocks whose defaults apply even if no file has them."""
 
 
 def show(conf: Conf, kinds: Kinds, database: str | None = None) -> str:
     """
-    Each option that has a value, under a comment with the line that sets it.
+    Return each option that has a value, under a comment with the line that sets it.
 
-    ``database`` is the one of the command line, which wins.
+    ``database`` comes from the command line, which wins.
     """
     specs = options.options_of(kinds)
     names = [*ALWAYS, *(name for name in conf.blocks if name not in ALWAYS and conf.blocks[name].kind in specs)]
@@ -188,7 +188,7 @@ def _computed(conf: Conf, block: str, spec: Spec) -> Iterator[str]:
     elif block == "arcacct" and spec.name == "lrms_host":
         value = conf.get("common", "hostname") or options.OPTIONS["common"][0].read("$EXEC{hostname -f}")
     elif block == "arcacct" and spec.name == "database":
-        with suppress(ConfigError):  # `config check` says what is wrong
+        with suppress(ConfigError):  # `config check` reports errors.
             value = places(conf).database
     if value is not None:
         yield "# default"

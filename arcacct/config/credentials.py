@@ -1,5 +1,5 @@
 """
-Whether certificate, key and CA directory can be used: they exist, they match, they are valid, and no other user reads
+Check whether certificate, key and CA directory can be used: they exist, match and are valid, and no other user can read
 the key.
 """
 
@@ -21,7 +21,7 @@ from arcacct.times import DAY_S
 from arcacct.wording import count_of
 
 HASHED = re.compile(r"[0-9a-f]{8}\.\d+")
-"""A CA certificate as OpenSSL looks it up in a directory."""
+"""The name of a CA certificate in a directory of OpenSSL."""
 
 _SHORT_NAMES = {NameOID.SURNAME: "SN", NameOID.SERIAL_NUMBER: "serialNumber", NameOID.STREET_ADDRESS: "street"}
 _SHORT_NAMES |= {NameOID.TITLE: "title", NameOID.GIVEN_NAME: "GN", NameOID.EMAIL_ADDRESS: "emailAddress"}
@@ -30,7 +30,7 @@ _SHORT_NAMES |= {NameOID.UNSTRUCTURED_NAME: "unstructuredName"}
 
 
 class Finding(NamedTuple):
-    """One thing wrong with a file: what, and after a semicolon what would be right."""
+    """One problem of a file, and after a semicolon the solution."""
 
     severity: str
     text: str
@@ -38,10 +38,10 @@ class Finding(NamedTuple):
 
 def certificate_findings(cert: str, now: int, soon_s: int = 0) -> list[Finding]:
     """
-    What is wrong with the host certificate at a time (UTC seconds); a warning if it ends within ``soon_s`` seconds.
+    Return the problems of the host certificate at a time (UTC seconds); a warning if it ends within ``soon_s`` seconds.
 
-    Less than a day of validity is an error: APEL checks a signature when it reads the message, which may be
-    hours later, and drops it without a word (its own sender refuses to start with such a certificate).
+    Less than a day of validity is an error: APEL checks a signature when it reads the message, which may be hours
+    later, and drops it without an error (its own sender refuses to start with such a certificate).
     """
     found = _certificate(cert)
     if isinstance(found, Finding):
@@ -61,9 +61,10 @@ def certificate_findings(cert: str, now: int, soon_s: int = 0) -> list[Finding]:
 
 def pair_findings(target: Target) -> list[tuple[str, Finding]]:
     """
-    What a run of a target would refuse of certificate and key, and who else may read the key, each with its option.
+    Return the reasons why a run of a target would refuse certificate and key, and the other users who may read the key,
+    each with its option.
 
-    They are used for trial: OpenSSL of this host and the receiver's form of signature judge, not a list of ours. A
+    This is a trial with the OpenSSL of this host and the receiver's form of signature, not a list of ours. A
     certificate that cannot be read is left to `certificate_findings`.
     """
     shown = target.credentials()
@@ -88,9 +89,9 @@ def pair_findings(target: Target) -> list[tuple[str, Finding]]:
 
 def slash_dn(name: x509.Name) -> str:
     """
-    A name in certificate order, ``/TYPE=value`` each with OpenSSL's short names, its letters as they are.
+    Return a name in certificate order, as ``/TYPE=value`` with OpenSSL's short names and unchanged letters.
 
-    As SSM compares it with its allow-list (apel 2.2).
+    SSM compares this form with its allow-list (apel 2.2).
     """
     return "".join(f"/{_SHORT_NAMES.get(part.oid, part.rfc4514_attribute_name)}={part.value!s}" for part in name)
 

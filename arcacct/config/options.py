@@ -1,6 +1,6 @@
 """
-The options that arcacct reads: their blocks and defaults, which line holds, what is wrong with one, and the targets
-of publishing.
+The options that arcacct reads: their blocks and defaults, the line that applies, the problems of values, and the
+targets of publishing.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from arcacct.config.values import Thresholds
 from arcacct.errors import UsageError
 from arcacct.secrecy import without_login
 
-# What is wrong with a configuration: one value for each complaint, so that all can be shown at once.
+# The problems of a configuration: one value for each complaint, so that all can be shown at once.
 
 
 ERROR = "error"
@@ -29,8 +29,8 @@ class Problem(NamedTuple):
     """
     One complaint.
 
-    ``text`` says what is wrong and, after a semicolon, what would be right.
-    An error stops publishing (exit code 78); a warning is something the administrator should know.
+    ``text`` says what is wrong and, after a semicolon, what to write. An error stops publishing (exit code 78); a
+    warning is something the administrator should know.
     """
 
     severity: str
@@ -49,22 +49,19 @@ class Problem(NamedTuple):
 
 
 def errors(problems: Iterable[Problem]) -> list[Problem]:
-    """Those that stop publishing."""
+    """The problems that stop publishing."""
     return [problem for problem in problems if problem.severity == ERROR]
 
 
 def in_order(problems: Iterable[Problem], files: list[str]) -> list[Problem]:
-    """Each complaint once, by file as they were read, then by line."""
+    """Return each complaint once, in the order of the files and lines."""
     places = {file: number for number, file in enumerate(files)}
     return sorted(dict.fromkeys(problems), key=lambda found: (places.get(found.file, len(places)), found.line or 0))
 
 
-# The options that arcacct reads: their blocks, their defaults, how their text becomes a value.
-#
-# Options of a kind of target are in its folder (`config.options.TargetKind`), except those common to all targets.
-#
-# The names and defaults of ARC's options are ARC's (arc.conf.reference); etc/arcacct.conf.reference describes each one,
-# and a test keeps both in step.
+# The options that arcacct reads: blocks, defaults, and conversions of texts to values.  Options of a kind of target are
+# in its folder (`config.options.TargetKind`), except those common to all targets.  The names and defaults of ARC's
+# options are ARC's (arc.conf.reference); etc/arcacct.conf.reference describes each one, and a test keeps both in step.
 
 
 class Spec(NamedTuple):
@@ -77,27 +74,27 @@ class Spec(NamedTuple):
     default: str | None = None
     """As text; ``None``: not set."""
     words: tuple[str, ...] = ()
-    """The allowed values, where they can be counted."""
+    """The allowed values, if the option has a fixed list."""
     repeated: bool = False
     required: bool = False
     inherits: tuple[str, ...] = ()
-    """Blocks that are asked for the same option when this block does not set it."""
+    """Blocks whose value for the same option applies when this block does not set it."""
     may_be_empty: bool = False
-    """Whether lines without a value mean nothing at all, in place of the default."""
+    """Whether lines without a value set the option to nothing, in place of the default."""
     is_url: bool = False
     """Whether it may contain a password, which is never shown."""
     needs: str = ""
     """The option of the same block without which it has no effect."""
     advice: Callable[[str], str | None] | None = None
-    """What to say of a text that is right, and could be better."""
+    """Returns advice about a text that is valid, but unwise."""
     about: str = ""
-    """What it is, within a sentence: for the help of the commands that have the option, too."""
+    """Its meaning, within a sentence: for the help of the commands that have the option, too."""
     metavar: str = ""
-    """How that help calls its value."""
+    """The name of its value in that help."""
 
 
 def plain(name: str, read: Callable[[str], Any], default: str | None = None, **more: Any) -> Spec:
-    """An option whose value is called as it is."""
+    """An option whose value is a plain text."""
     return Spec(name, name, read, default, **more)
 
 
@@ -133,7 +130,7 @@ LIMITS = tuple(
     for field, limit in Thresholds()._asdict().items()
     for kind, part in values.LIMIT_KINDS.items()
 )
-"""When `arcacct status` and the like warn."""
+"""The limits at which `arcacct status` and similar commands warn."""
 ARCACCT = (
     plain("database", values.path),
     flag("arex_writes_no_accounting"),
@@ -167,9 +164,9 @@ SELECTION = (
     *(spec._replace(inherits=("arex/jura",)) for spec in _VO),
     choice("start_time_source", "submit", "submit", "lrms"),
 )
-"""Of every target: which jobs go to it, and when; and what is said of each that does not depend on its receiver."""
+"""For every target: which jobs are sent to it, when, and with which values, independent of its receiver."""
 LOCAL_JOBS = plain("local_jobs", values.local_jobs, "own", repeated=True)
-"""Of every target whose records say in what a job ran."""
+"""For every target whose records describe where a job ran."""
 TRANSPORT = (
     *(spec._replace(inherits=("arex/jura", "common")) for spec in _X509),
     plain("ca_file", values.path),
@@ -181,12 +178,12 @@ TRANSPORT = (
     Spec("run_timeout", "run_timeout_s", values.many_seconds, "3600"),
 )
 """
-Of every target that is reached over the network, with ``ca_system``: the fields of `config.options.TransportOptions`.
+For every target that is reached over the network, with ``ca_system``: the fields of `config.options.TransportOptions`.
 """
 
 
 def messages(count: str, frequency_s: str) -> tuple[Spec, ...]:
-    """Of every target: how many records go into one message, and how often any is sent."""
+    """For every target: how many records one message has, and how often messages are sent."""
     return (
         plain("urbatchsize", values.batch, count, about="records in one message", metavar="N"),
         Spec("urdelivery_frequency", "urdelivery_frequency_s", values.whole, frequency_s),
@@ -204,10 +201,10 @@ OPTIONS: dict[str, tuple[Spec, ...]] = {
     "arex/jura": JURA,
     "arcacct": ARCACCT,
 }
-"""The options of each kind of block that is no target. Of ARC's own blocks only those that arcacct reads."""
+"""The options of each kind of block that is not a target. Of ARC's own blocks, only those that arcacct reads."""
 
 ARC_ONLY = {"arex/jura": ("logfile", "loglevel", "urdelivery_frequency")}
-"""Options of ARC that are right where they stand and mean nothing to us."""
+"""Options of ARC that are correct in their place and have no meaning for arcacct."""
 OBSOLETE = {"arex/jura": ("urdelivery_keepfailed",), "arcacct": ("deadline",)}
 """Options that ARC 6.8 and arcacct 0.3 dropped."""
 ARC_BLOCKS = (
@@ -222,28 +219,29 @@ ARC_BLOCKS = (
 
 
 def named(options: Iterable[Spec], name: str) -> Spec:
-    """The option of some that has a name."""
+    """Return the option with this name."""
     return next(spec for spec in options if spec.name == name)
 
 
-# Which line holds for an option, and what a whole block comes to.
+# The line that applies to an option, and the values of a whole block.
 
 
 class InForce(NamedTuple):
-    """The texts that hold for an option and where they were set."""
+    """The texts that apply to an option, and where they were set."""
 
     texts: tuple[str, ...]
     lines: tuple[Option, ...]
-    """As many as there are texts, none for a default; without texts those that say that nothing holds."""
+    """As many as there are texts, none for a default; without texts, the lines that set the option to nothing."""
     block: str
     """The block that sets it: the option's own, or one that it inherits from."""
 
 
 def find(conf: Conf, block: str, spec: Spec) -> InForce:
     """
-    What holds for an option of a block: its own lines, those of a block it inherits from, or the default.
+    Return the texts that apply to an option of a block: its own lines, those of a block it inherits from, or the
+    default.
 
-    Of an option that is not repeated the last line holds, as A-REX takes it.
+    For an option that is not repeatable the last line applies, as in A-REX.
     """
     for name in (block, *spec.inherits):
         there = conf.blocks.get(name)
@@ -258,9 +256,9 @@ def find(conf: Conf, block: str, spec: Spec) -> InForce:
 
 def read_block(conf: Conf, block: str, options: Iterable[Spec], problems: list[Problem]) -> dict[str, Any]:
     """
-    The values of a block by field: one, ``None`` where nothing is set, or a tuple where the option is repeated.
+    Return the values of a block by field: one, ``None`` if nothing is set, or a tuple for a repeatable option.
 
-    What cannot be read is added to ``problems`` and counts as not set.
+    Unreadable values are added to ``problems`` and count as not set.
     """
     fields: dict[str, Any] = {}
     for spec in options:
@@ -281,11 +279,11 @@ def read_block(conf: Conf, block: str, options: Iterable[Spec], problems: list[P
     return fields
 
 
-# The targets of publishing, as the configuration has them: kinds of blocks, and what each block asks for.
+# The targets of the configuration: kinds of blocks, and the values of each block.
 
 
 class TransportOptions(NamedTuple):
-    """How to reach a receiver: who we are, whom we trust, how long we wait."""
+    """How to reach a receiver: our credentials, the trusted CAs, and the time limits."""
 
     x509_host_key: str
     x509_host_cert: str
@@ -298,20 +296,20 @@ class TransportOptions(NamedTuple):
     proxy: str | None
     """Proxies of the environment are never used."""
     no_proxy: values.NoProxy | None
-    """What is reached without the proxy (`config.values.proxy_for`)."""
+    """Hosts that are reached without the proxy (`config.values.proxy_for`)."""
     connect_timeout_s: float
     """For a connection: one wait."""
     timeout_s: float
     """For each part of an answer: one wait."""
     exchange_timeout_s: float | None
-    """For all of one request and its answer; ``None``: what follows from the other two."""
+    """For all of one request and its answer; ``None``: the sum of the other two."""
     run_timeout_s: float
     """For all of one run of `arcacct publish`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target(ABC):
-    """What a block of any kind of target asks for, checked and immutable. Each kind adds its own."""
+    """The settings of a block of any kind of target, checked and immutable. Each kind adds its own."""
 
     name: str
     """``sgas:NAME``, as on the command line."""
@@ -334,7 +332,7 @@ class Target(ABC):
     @property
     @abstractmethod
     def url(self) -> str:
-        """Where messages go, for the ledger and for people."""
+        """The destination of messages, for the ledger and for people."""
 
     @property
     def route(self) -> str:
@@ -349,34 +347,34 @@ class Target(ABC):
 
     @property
     def receiver(self) -> tuple[object, ...]:
-        """What tells one receiver from another: targets of a kind that agree in it write into the same accounts."""
+        """Identifies the receiver: targets of one kind with the same value write into the same accounts."""
         return (self.url,)
 
     def wants(self, vo: str | None) -> bool:
-        """Whether a job of this VO is the target's business (``vofilter``)."""
+        """Whether the target takes jobs of this VO (``vofilter``)."""
         return not self.vofilter or vo in self.vofilter
 
     def doubles(self, _other: Any) -> str | None:
         """
-        Why every job would count twice at the receiver of both, continuing "goes to the same receiver as NAME".
+        Return why every job would count twice at the receiver of both, continuing "goes to the same receiver as NAME".
 
-        ``None``: the second of a job is only wasted. Asked of two targets of one kind.
+        ``None``: the second record of a job has no effect. Called for two targets of one kind.
         """
         return None
 
     def contradictions(self) -> Iterator[tuple[str, str]]:
-        """Options that cannot both hold: the one that is refused, and what is wrong."""
+        """Options that contradict each other: the one that is refused, and the reason."""
         return iter(())
 
     def credentials(self) -> TransportOptions | None:
-        """What the host proves itself by; ``None``: by nothing."""
+        """The credentials of the host; ``None``: it has none."""
         return self.transport_options
 
     def check_credentials(self) -> None:
         """
-        Use certificate and key for trial, in the order in which a run does; when they are valid is not looked at.
+        Try certificate and key, in the same order as a run; their dates are not checked.
 
-        Raises CredentialError, its text with the path first, for what a run would refuse.
+        Raises CredentialError, with the path first, if a run would refuse them.
         """
         shown = self.credentials()
         if shown is not None:
@@ -387,7 +385,7 @@ class Target(ABC):
             load_credential(ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT), shown.x509_host_cert, shown.x509_host_key)
 
     def wrong(self) -> Iterator[tuple[str, str]]:
-        """What the host lacks for this target, apart from credentials: the option that names it, and the problem."""
+        """Return what the host lacks for this target, except credentials: the option that names it, and the problem."""
         return iter(())
 
 
@@ -395,12 +393,12 @@ class TargetKind(NamedTuple):
     """One kind of target: its blocks, its options, and the class of its values."""
 
     block: str
-    """``arex/jura/sgas`` of [arex/jura/sgas:NAME]. Blocks below ``arex`` are ARC's, which has them published too."""
+    """``arex/jura/sgas`` of [arex/jura/sgas:NAME]. Blocks below ``arex`` are ARC's, and ARC publishes to them too."""
     word: str
-    """What the kind is called on the command line."""
+    """The name of the kind on the command line."""
     options: tuple[Spec, ...]
     target: Callable[..., Target]
-    """Made with the fields of `Target` and those of the options; those of `TransportOptions` become one."""
+    """Created with the fields of `Target` and of the options; those of `TransportOptions` become one."""
     obsolete: tuple[str, ...] = ()
     """Options that ARC 6.8 dropped."""
 
@@ -423,7 +421,7 @@ def options_of(kinds: Kinds) -> dict[str, tuple[Spec, ...]]:
 
 
 def targets(conf: Conf, kinds: Kinds, problems: list[Problem]) -> tuple[Target, ...]:
-    """Every target that can be built; what is wrong with the others is added to ``problems``."""
+    """Return every target that can be built; the problems of the others are added to ``problems``."""
     found = []
     for block in conf.blocks.values():
         kind = kinds.get(block.kind)
@@ -451,9 +449,9 @@ def targets(conf: Conf, kinds: Kinds, problems: list[Problem]) -> tuple[Target, 
 
 def select_targets(found: Sequence[Found], name: str | None) -> tuple[Found, ...]:
     """
-    The targets that a command is about: all without a name, else ``apel:x``, or ``x`` where only one is called so.
+    Return the targets of a command: all without a name, else ``apel:x``, or ``x`` if only one has this name.
 
-    Raises UsageError that lists the names there are.
+    Raises UsageError that lists the names.
     """
     if name is None:
         return tuple(found)
@@ -468,7 +466,7 @@ def select_targets(found: Sequence[Found], name: str | None) -> tuple[Found, ...
 
 
 def shared_receivers(conf: Conf, found: Sequence[Target]) -> Iterator[Problem]:
-    """Pairs of targets that reach the same receiver with jobs in common: an error where that counts them twice."""
+    """Return pairs of targets that reach the same receiver with jobs in common: an error if these jobs count twice."""
     for other, target in combinations(found, 2):
         apart = target.vofilter and other.vofilter and not {*target.vofilter} & {*other.vofilter}
         if apart or (type(target), target.receiver) != (type(other), other.receiver):

@@ -12,7 +12,7 @@ from arcacct.errors import ConfigError
 from arcacct.files.safe_open import read_regular
 
 RUN_TIME_FILE = "/run/arched-arex.cfg"
-"""Where a running A-REX keeps its configuration with every default filled in."""
+"""The place where a running A-REX keeps its configuration with all defaults."""
 ARC_CONF = "/etc/arc.conf"
 OUR_CONF = "arcacct.conf"
 RUN_TIME_FOLDERS = ("/run", "/var/run")
@@ -30,9 +30,9 @@ class Option:
 @dataclass(slots=True)
 class Block:
     """
-    One block with its options, each a list in the order of the files; ``file`` and ``line`` are where it begins.
+    One block with its options, each a list in the order of the files; ``file`` and ``line`` are its start.
 
-    ``label`` is what its name has after a colon; ``None`` without a colon.
+    ``label`` is the part of its name after a colon; ``None`` without a colon.
     """
 
     kind: str
@@ -43,7 +43,7 @@ class Block:
 
     @property
     def name(self) -> str:
-        """The full name, without needless blanks."""
+        """The full name, without unnecessary blanks."""
         return self.kind if self.label is None else f"{self.kind}:{self.label}"
 
 
@@ -63,9 +63,9 @@ def parse(text: str, file: str, complaints: list[ParseProblem] | None = None) ->
     """
     The blocks of a file in their order.
 
-    A line that is neither block, option nor comment raises ConfigError with file and line.
-    With ``complaints`` it is added to that list instead and passed over, as ARC's own parser does:
-    a slip in some other service's block must not stop the recording of jobs.
+    A line that is neither block, option nor comment raises ConfigError with file and line. With ``complaints`` it is
+    added to that list instead and ignored, as in ARC's own parser: an error in another service's block must not stop
+    the recording of jobs.
     """
     blocks: list[Block] = []
     options: dict[str, list[Option]] | None = None
@@ -109,11 +109,11 @@ def _wrong_option(name: str, equals: str, options: dict[str, list[Option]] | Non
 @dataclass(slots=True)
 class Conf:
     """
-    What the files say: blocks by their full name, in the order of the files.
+    The content of the files: blocks by their full name, in the order of the files.
 
-    ``files`` has the files that were read, ``arc_files`` those of them that A-REX reads, ``arc_conf`` and
-    ``our_conf`` the paths that were looked for, ``replaced`` the blocks of A-REX's files that arcacct.conf has too,
-    ``without_blocks`` those of the two that have lines and no block: they are something else.
+    ``files`` has the files that were read, ``arc_files`` those of them that A-REX reads. ``arc_conf`` and ``our_conf``
+    are the expected paths. ``replaced`` has the blocks of A-REX's files that arcacct.conf has too. ``without_blocks``
+    has those of the two files that have lines but no block: they are not configurations.
     """
 
     arc_conf: str
@@ -127,15 +127,15 @@ class Conf:
 
     def get(self, block: str, option: str, default: str | None = None) -> str | None:
         """
-        The value of an option; of a repeated one the last, as A-REX takes it.
+        Return the value of an option; of a repeated one the last, as in A-REX.
 
-        An option without a value (``option =``) is one that was not set.
+        An option without a value (``option =``) is not set.
         """
         found = self.option(block, option)
         return found.value if found is not None else default
 
     def option(self, block: str, option: str) -> Option | None:
-        """The line that sets an option, the last if several do; one without a value sets nothing."""
+        """Return the line that sets an option, the last if several do; one without a value sets nothing."""
         found = self.blocks.get(block)
         for line in reversed(found.options.get(option, ())) if found is not None else ():
             if line.value:
@@ -149,10 +149,10 @@ class Conf:
 
     def add(self, text: str, file: str, *, further: bool = False) -> None:
         """
-        Take in the blocks of a file.
+        Add the blocks of a file.
 
-        A block replaces the whole block of the same name that was there before. In a ``further`` file of the same
-        configuration (one of arc.conf.d) its options are those that come after, as ARC reads them.
+        A block replaces the whole earlier block of the same name. In a ``further`` file of the same configuration (one
+        of arc.conf.d) its options follow the earlier ones, as in ARC.
         """
         self.files.append(file)
         if further or file == self.arc_conf:
@@ -181,7 +181,7 @@ class Conf:
 
 
 def find_conf(config: str | None, environ: Mapping[str, str]) -> str:
-    """Which arc.conf holds: the given one, $ARC_CONFIG, the one A-REX runs with, /etc/arc.conf."""
+    """Return the arc.conf to use: the given one, $ARC_CONFIG, the one A-REX runs with, /etc/arc.conf."""
     given = config or environ.get("ARC_CONFIG")
     if given:
         return given
@@ -197,16 +197,16 @@ def our_conf(arc_conf: str, environ: Mapping[str, str]) -> str:
 
 
 def is_run_time(arc_conf: str) -> bool:
-    """Whether this is a file that A-REX runs with: arc.conf and arc.conf.d as they were when it started, in one."""
+    """Whether A-REX runs with this file: arc.conf and arc.conf.d in one, as they were when it started."""
     return os.path.dirname(os.path.abspath(arc_conf)) in RUN_TIME_FOLDERS
 
 
 def conf_d(arc_conf: str) -> list[str]:
     """
-    The files in ``<arc.conf>.d`` in the order in which ARC reads them; none for a file that A-REX runs with.
+    Return the files in ``<arc.conf>.d`` in ARC's order; none for a file that A-REX runs with.
 
-    As `get_arc_conf_d` of ARC 7: names that end in ``.conf``, in the order of their bytes, then those in directories
-    below. (An editor's files, ``*~`` and links ``.#*``, do not count.) Raises ConfigError.
+    As in `get_arc_conf_d` of ARC 7: names that end in ``.conf``, in the order of their bytes, then those in
+    subdirectories. (An editor's files, ``*~`` and links ``.#*``, do not count.) Raises ConfigError.
     """
     return [] if is_run_time(arc_conf) else _conf_files(f"{arc_conf}.d")
 
@@ -245,10 +245,9 @@ def load(config: str | None, environ: Mapping[str, str]) -> Conf:
     """
     Read arc.conf, then the files of arc.conf.d, which add to it, then arcacct.conf over both.
 
-    A requested file (``config``, $ARC_CONFIG, $ARCACCT_CONFIG) must exist; of the usual ones either
-    may be missing: a host without A-REX has only arcacct.conf.
-    [custom:arcacct] of arc.conf serves as [arcacct] where there is none.
-    Raises ConfigError for a file that cannot be read.
+    A requested file (``config``, $ARC_CONFIG, $ARCACCT_CONFIG) must exist; one of the usual two may be missing: a host
+    without A-REX has only arcacct.conf. Without [arcacct], [custom:arcacct] of arc.conf applies. Raises ConfigError for
+    a file that cannot be read.
     """
     arc_conf = find_conf(config, environ)
     conf = Conf(arc_conf, our_conf(arc_conf, environ))
@@ -264,7 +263,7 @@ def load(config: str | None, environ: Mapping[str, str]) -> Conf:
 
 def _read(conf: Conf, path: str, *, required: bool, further: bool = False) -> None:
     try:
-        # Any bytes in a comment are welcome: ARC does not say which encoding its files are in.
+        # A comment may contain any bytes: ARC does not define the encoding of its files.
         text = read_regular(path).decode("utf-8", "surrogateescape")
     except FileNotFoundError:
         if required:
@@ -274,10 +273,10 @@ def _read(conf: Conf, path: str, *, required: bool, further: bool = False) -> No
     except IsADirectoryError:
         raise ConfigError(f"{path}: a directory; give the configuration file in it") from None
     except OSError as error:
-        # What it is, and its size, need no other user.
+        # Its type and size need no other user.
         is_other = error.errno in (errno.EINVAL, errno.EFBIG)
         todo = "give the configuration file" if is_other else "run as a user who may read it"
         raise ConfigError(f"{path}: cannot be read: {error.strerror}; {todo}") from error
-    # No file, host or command has a NUL in its name, and many functions raise at the sight of one.
+    # No file, host or command has a NUL in its name, and many functions raise an error for one.
     text = re.sub(r"\r\n?", "\n", text).replace("\0", "\N{REPLACEMENT CHARACTER}")
     conf.add(text, path, further=further)

@@ -1,4 +1,4 @@
-"""Where this host keeps its accounting, and the few settings that the recorder needs."""
+"""The places of this host's accounting, and the few settings that the recorder needs."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _Read = TypeVar("_Read")
 
 
 HOOK = "arcacct"
-"""What the name of our callout contains."""
+"""A part of the name of our callout."""
 CONTROLDIR = "/var/spool/arc/jobstatus"
 """ARC's default of [arex] controldir."""
 BENCHMARK = "HEPSPEC:1.0"
@@ -26,23 +26,23 @@ BENCHMARK = "HEPSPEC:1.0"
 CLAIM_NAMES = "name:name,email:email,preferred_username:username,wlcg_groups:group"
 """ARC's default of [arex] authtokenmap."""
 AREX_DATABASES = ("accounting.db", "accounting_v2.db")
-"""What A-REX 6.4 and later, and ARC 7, write themselves into ``<controldir>/accounting``."""
+"""Databases that A-REX 6.4 and later, and ARC 7, write into ``<controldir>/accounting``."""
 AREX_WRITES = (
     "this is the file that A-REX writes, and A-REX loses rows if another program writes it; leave database= out, "
     "or set arex_writes_no_accounting=yes on a host where no A-REX writes it"
 )
 _AREX_KEEPS = "A-REX writes its own files into this directory of the control directory; choose a directory outside"
 STATUS_FOLDERS = ("accepting", "processing", "finished", "restarting")
-"""Where A-REX keeps the status files of jobs, below the control directory."""
+"""The folders of status files of jobs, below the control directory."""
 _AREX_FOLDERS = (".", *STATUS_FOLDERS, "delegations", "jobs", "logs")
-"""Where A-REX writes below the control directory, and that itself."""
+"""The folders below the control directory in which A-REX writes, and the control directory itself."""
 GIVEN = "the command line"
 BY_DEFAULT = "ARC's default, because [arex] controldir is not set"
-"""Who says where the control directory is."""
+"""The source of the default control directory."""
 ZERO, WAIT, LRMS = MISSING_WALL_TIME = ("zero", "wait", "lrms")
 """The site's choice for jobs without a measured wall time (`records.hold_decisions`)."""
 PUBLISHED, RECORDED = KILLED_BEFORE_AREX = ("published", "recorded")
-"""What a site does about jobs that were killed before A-REX took them."""
+"""The site's choice for jobs that were killed before A-REX took them."""
 YES = ("yes", "true", "1", "on")
 NO = ("no", "false", "0", "off")
 
@@ -50,27 +50,27 @@ NO = ("no", "false", "0", "off")
 @dataclass(frozen=True, slots=True)
 class Validity:
     """
-    For which jobs a line of the configuration holds: those that ended from one day on and before another, UTC.
+    The jobs that a line of the configuration applies to: those that ended from one day on and before another, UTC.
 
-    Days are texts like ``2026-11-20``, which sort as days do; empty: no bound.
+    Days are texts like ``2026-11-20``, which sort like days; empty: no bound.
     """
 
     first: str = ""
     before: str = ""
 
     def has(self, end_time: int) -> bool:
-        """Whether it holds for a job with this end, in UTC seconds."""
+        """Whether the line applies to a job with this end, in UTC seconds."""
         if not self.first and not self.before:
             return True
         day = time.strftime("%Y-%m-%d", time.gmtime(end_time))
         return self.first <= day and not (self.before and day >= self.before)
 
     def overlaps(self, other: Validity) -> bool:
-        """Whether there is a day for which both hold."""
+        """Whether both apply on some day."""
         return not ((self.before and other.first >= self.before) or (other.before and self.first >= other.before))
 
     def __str__(self) -> str:
-        """As it is written."""
+        """Return the text as written."""
         words = (f"from={self.first}" if self.first else "", f"to={self.before}" if self.before else "")
         return " ".join(word for word in words if word)
 
@@ -120,10 +120,10 @@ class JobRules:
 @dataclass
 class Places:
     """
-    Paths, all absolute, and what the recorder has to know about each job's surroundings.
+    Absolute paths, and the settings that the recorder needs for each job.
 
-    ``arex_accounting``: whether A-REX may write a database of its own below the control directory.
-    ``controldir_from``: who says that it is this one, for messages.
+    ``arex_accounting``: whether A-REX may write a database of its own below the control directory. ``controldir_from``:
+    the source of the control directory, for messages.
     """
 
     controldir: str
@@ -137,22 +137,22 @@ class Places:
 
     @cached_property
     def directory(self) -> str:
-        """Where the accounting database is."""
+        """The directory of the accounting database."""
         return self.database.rpartition("/")[0]
 
     @cached_property
     def publishing_database(self) -> str:
-        """The ledger, which a rehearsal has of its own."""
+        """The ledger; a rehearsal has its own."""
         return f"{self.rehearsal or self.directory}/publishing.db"
 
     @cached_property
     def publishing_lock(self) -> str:
-        """What one publisher holds at a time."""
+        """The lock of the publisher: one process holds it at a time."""
         return f"{self.rehearsal or self.directory}/publishing.lock"
 
     @cached_property
     def spool(self) -> str:
-        """Where the launcher leaves events."""
+        """The directory in which the launcher writes events."""
         return f"{self.directory}/spool"
 
     @cached_property
@@ -162,20 +162,20 @@ class Places:
 
     @cached_property
     def maintenance(self) -> str:
-        """The file that keeps everybody away from the databases."""
+        """The file that stops all other processes from using the databases."""
         return f"{self.directory}/maintenance"
 
     @cached_property
     def place_note(self) -> str:
-        """The file that says in the control directory where the database is."""
+        """The file in the control directory that names the place of the database."""
         return f"{self.controldir}/accounting/arcacct.place"
 
 
 def places(conf: Conf | None, controldir: str | None = None, database: str | None = None) -> Places:
     """
-    The places of this host: those given, else those of the configuration, else ARC's defaults.
+    Return the places of this host: the given ones, else those of the configuration, else ARC's defaults.
 
-    Raises ConfigError for a place that is A-REX's own, a benchmark without type or value, and invalid rules about VOs
+    Raises ConfigError for a place that belongs to A-REX, a benchmark without type or value, and invalid rules about VOs
     and claims.
     """
     if conf is None:
@@ -199,12 +199,12 @@ def places(conf: Conf | None, controldir: str | None = None, database: str | Non
 
 
 def usual_database(controldir: str) -> str:
-    """Where the database of a control directory is unless ``database=`` says otherwise."""
+    """The place of the database of a control directory without ``database=``."""
     return controldir + "/accounting/arcacct/accounting.db"
 
 
 def seconds(text: str, most_s: int = 3600, example: str = "5") -> float:
-    """A time longer than nothing, in seconds; at most an hour. Raises ValueError."""
+    """A time longer than 0, in seconds; at most an hour. Raises ValueError."""
     try:
         found = float(text)
     except ValueError:
@@ -218,7 +218,7 @@ def benchmark(text: str) -> str:
     """
     A benchmark as ``TYPE:VALUE``. Raises ValueError.
 
-    ARC spells it ``TYPE:VALUE`` in [lrms] and ``TYPE VALUE`` in [queue]; both are taken everywhere.
+    ARC spells it ``TYPE:VALUE`` in [lrms] and ``TYPE VALUE`` in [queue]; both are accepted everywhere.
     """
     kind, colon, value = text.partition(":")
     if not colon:
@@ -235,11 +235,11 @@ def benchmark(text: str) -> str:
 
 
 def job_rules(conf: Conf) -> JobRules:
-    """What the configuration says about records of jobs. Raises ConfigError."""
+    """Return the rules of the configuration for records of jobs. Raises ConfigError."""
     names = _ARC_CLAIM_NAMES
     arex = conf.blocks.get("arex")
     if arex is not None and "authtokenmap" in arex.options:
-        # Lines without a value keep nothing: A-REX takes them so.
+        # Lines without a value keep nothing, as in A-REX.
         names = _named_claims([pair for line in _each(conf, "arex", "authtokenmap", claim_names) for pair in line])
     return JobRules(
         _last(conf, "lrms", "benchmark", benchmark, BENCHMARK),
@@ -258,7 +258,10 @@ def queue_benchmark(text: str) -> QueueBenchmark:
 
 
 def rated(text: str, what: str) -> tuple[str, str, Validity]:
-    """``"NAME" TYPE:VALUE [from=DAY] [to=DAY]`` in its parts; ``what`` the name is of. Raises ValueError."""
+    """
+    Return the parts of ``"NAME" TYPE:VALUE [from=DAY] [to=DAY]``. ``what``: the thing that the name belongs to. Raises
+    ValueError.
+    """
     parts = text.split('"')
     values, valid = dated(parts[-1].split())
     name = parts[1].strip() if len(parts) == 3 and not parts[0].strip() else ""
@@ -275,7 +278,7 @@ def rated(text: str, what: str) -> tuple[str, str, Validity]:
 
 
 def dated(words: list[str]) -> tuple[list[str], Validity]:
-    """The words that are neither ``from=DAY`` nor ``to=DAY``, and what these two say. Raises ValueError."""
+    """Return the words except ``from=DAY`` and ``to=DAY``, and the values of these two. Raises ValueError."""
     bounds = {"from": "", "to": ""}
     values = []
     for word in words:
@@ -294,7 +297,7 @@ def _day(text: str) -> str:
     """A day as ``2026-11-20``; a month or a year is its first. Raises ValueError."""
     whole = text + ("-01-01", "-01", "")[min(text.count("-"), 2)]
     try:
-        # Other forms of ISO 8601, like 20261120, are days too, and do not sort as texts.
+        # Other forms of ISO 8601, like 20261120, are days too, but do not sort as texts.
         if date.fromisoformat(whole).isoformat() == whole:
             return whole
     except ValueError:
@@ -306,7 +309,7 @@ def vomsless_vo(text: str) -> VO:
     """
     ``[AUTHGROUP ]NAME[#ISSUER]``; the issuer is a DN and may have blanks.
 
-    Raises ValueError with what is wrong and what would be right.
+    Raises ValueError with the problem and the correct form.
     """
     names, _, issuer = text.partition("#")
     words = names.split()
@@ -317,7 +320,7 @@ def vomsless_vo(text: str) -> VO:
 
 
 def claim_names(text: str) -> list[tuple[str, str]]:
-    """``CLAIM:NAME,...``: which claims of a token are kept and what they are called. Raises ValueError."""
+    """``CLAIM:NAME,...``: the claims of a token to keep, and their names. Raises ValueError."""
     found = []
     for part in text.split(","):
         claim, colon, name = part.partition(":")
@@ -329,7 +332,7 @@ def claim_names(text: str) -> list[tuple[str, str]]:
 
 
 def vo_claim(text: str) -> tuple[str, str | None]:
-    """``CLAIM[ ISSUER]``: a claim that tells the VO, of one issuer's tokens alone if it is named. Raises ValueError."""
+    """``CLAIM[ ISSUER]``: a claim that contains the VO, for one issuer only if it is named. Raises ValueError."""
     words = text.split()
     if not 1 <= len(words) <= 2 or (len(words) == 2 and "://" not in words[1]):
         raise ValueError(
@@ -340,9 +343,9 @@ def vo_claim(text: str) -> tuple[str, str | None]:
 
 def misplaced_options(conf: Conf, controldir: str, database: str | None) -> Iterator[tuple[str, str, str]]:
     """
-    The options of [arcacct] that name a place of A-REX's own: option, path and problem.
+    Return the options of [arcacct] that name a place of A-REX's own: option, path and problem.
 
-    ``database`` of the command line takes the place of the option.
+    ``database`` of the command line replaces the option.
     """
     alone = yes_or_no(conf.get("arcacct", "arex_writes_no_accounting") or "no")
     for option in ("database", "rehearsal", "spool_fallback"):
@@ -354,28 +357,29 @@ def misplaced_options(conf: Conf, controldir: str, database: str | None) -> Iter
 
 
 def refuse_of_arex(directory: str, controldir: str) -> None:
-    """Raise ConfigError if something of ours is to be written into a directory in which A-REX writes."""
+    """Raise ConfigError if arcacct would write a file of its own into a directory in which A-REX writes."""
     if _is_of_arex(directory, controldir):
         raise ConfigError(f"{directory}: {_AREX_KEEPS}")
 
 
 def _is_of_arex(directory: str, controldir: str) -> bool:
-    """By whatever name or link."""
+    """Whether the path is that of A-REX's own, by any name or link."""
     below = os.path.relpath(os.path.realpath(directory), os.path.realpath(controldir))
     return below.partition("/")[0] in _AREX_FOLDERS
 
 
 def arex_writes(database: str, controldir: str) -> bool:
-    """Whether this is the file that A-REX itself writes, by whatever name or link."""
+    """Whether this is the file that A-REX itself writes, under any name or link."""
     path = os.path.realpath(database)
     return path in [os.path.realpath(f"{controldir}/accounting/{name}") for name in AREX_DATABASES]
 
 
 def is_without_arex(here: Places, *, has_callouts: bool) -> bool:
     """
-    Whether the site has decided that there is no A-REX: a database elsewhere, and no control directory.
+    Whether the site has decided that there is no A-REX: the database is elsewhere, and there is no control directory.
 
-    Where arc.conf names one, or has our callouts, there is an A-REX: its control directory is missing or not mounted.
+    If arc.conf names a control directory, or has our callouts, there is an A-REX: the directory is missing or not
+    mounted.
     """
     if has_callouts or here.controldir_from != BY_DEFAULT or here.database.startswith(f"{here.controldir}/"):
         return False
@@ -383,7 +387,7 @@ def is_without_arex(here: Places, *, has_callouts: bool) -> bool:
 
 
 def yes_or_no(text: str) -> bool | None:
-    """What ``yes``, ``no`` and their synonyms mean; ``None`` if the text is neither."""
+    """Return the meaning of ``yes``, ``no`` and their synonyms; ``None`` if the text is neither."""
     word = text.lower()
     return True if word in YES else False if word in NO else None
 

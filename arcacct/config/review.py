@@ -1,7 +1,4 @@
-"""
-Problems beyond single values: misspellings, wrong places, two publishers, callouts that do
-not call us.
-"""
+"""Problems beyond single values: misspellings, wrong blocks, two publishers, callouts without our launcher."""
 
 from __future__ import annotations
 
@@ -17,18 +14,18 @@ from arcacct.config.options import ERROR, WARNING, Kinds, Problem, Spec
 from arcacct.config.parser import ARC_CONF, OUR_CONF, Block, Conf, Option, is_run_time
 from arcacct.config.values import benchmark_advice
 
-# Problems beyond single values: misspellings, wrong places, two publishers at once.
+# Problems beyond single values: misspellings, wrong blocks, two publishers at once.
 
 
 ARCHIVING = "arex/jura/archiving"
 LIKE = 0.75
-"""How alike two names are for one to be a slip of the other; 0.75 takes a letter or two of a usual option."""
+"""The similarity of a misspelt name to the right one; 0.75 allows a wrong letter or two in a usual option."""
 
 
 def review(conf: Conf, kinds: Kinds, *, allow_jura: bool) -> list[Problem]:
-    """Everything that can be said without understanding a value."""
+    """Return all findings that do not depend on the meaning of a value."""
     problems = [
-        # A-REX passes over such lines of arc.conf, and so do we; our own file has no excuse.
+        # A-REX ignores such lines of arc.conf, and so do we; our own file must be right.
         Problem(ERROR if found.file == conf.our_conf else WARNING, found.file, found.line, None, None, found.text)
         for found in conf.complaints
         if found.file not in conf.without_blocks
@@ -74,14 +71,14 @@ def _two_publishers(conf: Conf, kinds: Kinds, *, allow_jura: bool) -> Iterator[P
         there = conf.blocks[block.name].file == conf.our_conf
         what = f"is also in {conf.our_conf}: A-REX's jura-ng" if there else "is a target of A-REX's jura-ng, which"
         text = f"{what} would publish in addition to arcacct; {_moving(conf)}, or set allow_jura=yes"
-        # In each file that has something of it: at the block's line, in further files at that of its first option.
+        # In each file with a part of it: at the block's line, in further files at the line of its first option.
         first = {block.file: block.line}
         for line in sorted((line for lines in block.options.values() for line in lines), key=lambda line: line.line):
             first.setdefault(line.file, line.line)
         for file, number in first.items():
             yield Problem(ERROR, file, number, block.name, None, text)
     for block in _arcs(conf):
-        # A-REX 7 reads vomsless_vo there for its own database: that block has to stay, and jura-ng finds nothing to do.
+        # A-REX 7 reads vomsless_vo there for its own database. So that block must stay; jura-ng finds nothing to do.
         if block.kind == "arex/jura" and not targets and "vomsless_vo" not in block.options:
             text = f"makes A-REX start jura-ng, which has no target; {_moving(conf)}"
             yield Problem(WARNING, block.file, block.line, block.name, None, text)
@@ -239,7 +236,7 @@ def _option(block: Block, line: Option, name: str, severity: str, text: str) -> 
 STATES = ("ACCEPTED", "PREPARING", "SUBMIT", "FINISHING", "FINISHED")
 """The states that change a record and have a callout in every A-REX since 6."""
 NEW_STATES = ("INLRMS",)
-"""Those that have one since A-REX 7; A-REX 6 does not start with a line for one of them."""
+"""Those that have one since A-REX 7; A-REX 6 does not start with a callout for one of them."""
 _FILE = "etc/arc.conf.statecallout"
 _LINE = "write timeout=10,onsuccess=pass,onfailure=log,ontimeout=log"
 
@@ -250,7 +247,7 @@ class Callout(NamedTuple):
     line: Option
     state: str
     options: str
-    """As written there; empty: no options, and A-REX does not start with such a line."""
+    """As in the file; empty: no options, and A-REX does not start with such a line."""
     program: str
     arguments: tuple[str, ...]
 
@@ -293,9 +290,9 @@ class Release(NamedTuple):
     """The release of A-REX that the next start of this host runs."""
 
     major: int
-    """6 or 7; 0: nothing on this host tells."""
+    """6 or 7; 0: unknown."""
     source: str = ""
-    """How that is known, for people."""
+    """The source of this answer, for people."""
 
     @property
     def states(self) -> tuple[str, ...]:
@@ -308,11 +305,11 @@ class Release(NamedTuple):
 
 def release(conf: Conf) -> Release:
     """
-    Ask the installed A-REX for its release; where there is none, see which database A-REX made at its last start.
+    Ask the installed A-REX for its release; without it, use the database that A-REX created at its last start.
 
-    A package that was upgraded runs from the next start on, so its program is asked first. Of a host with neither, the
-    directory arc.conf.d tells, which the packages of ARC 7 make. The program lies below ARC_LOCATION, or /usr, as for
-    A-REX's own start.
+    An upgraded package runs from the next start on, so its program is asked first. On a host with neither, the
+    directory arc.conf.d shows the release: the packages of ARC 7 create it. The program is below ARC_LOCATION, or /usr,
+    as for A-REX's own start.
     """
     import subprocess  # noqa: PLC0415  slow to import, of every publish
 
@@ -335,17 +332,17 @@ def release(conf: Conf) -> Release:
 
 
 class Wrong(NamedTuple):
-    """What is wrong with the lines, at one of them."""
+    """A problem of the lines, at one of them."""
 
     line: Option
     is_error: bool
-    """Whether A-REX does not start with it, or nothing is recorded by it."""
+    """Whether A-REX does not start with it, or records nothing with it."""
     text: str
-    """What is wrong, and after a semicolon what would be right."""
+    """The problem, and after a semicolon the solution."""
 
 
 def wrong_callouts(conf: Conf, arex: Release) -> Iterator[Wrong]:
-    """Lines that harm, states without a line and states with two; nothing where there is no line of ours at all."""
+    """Return harmful lines, states without a line and states with two; nothing if no line is ours."""
     found = callouts(conf)
     for one in all_callouts(conf):
         yield from _of_line(one, arex)
@@ -385,7 +382,7 @@ def _of_line(one: Callout, arex: Release) -> Iterator[Wrong]:
 
 
 def _wrong(callout: Callout) -> str | None:
-    # A-REX fails the job when a callout of ours fails or hangs, unless its line says otherwise.
+    # A-REX fails the job when our callout fails or hangs, unless its line says otherwise.
     if "fail" in (callout.option("onfailure", "fail"), callout.option("ontimeout", "fail")):
         return "would fail the user's job if accounting fails"
     if not callout.option("timeout", "0").strip("0"):

@@ -1,4 +1,4 @@
-"""What the configuration means: immutable, complete, with every complaint at once."""
+"""The meaning of the configuration: immutable, complete, with all complaints at once."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ class Settings(NamedTuple):
     hostname: str
     places: Places
     jura_database: str
-    """jura-ng's publishing.db, which tells how far it came with each target; it may not exist."""
+    """jura-ng's publishing.db, which shows how far it came with each target; it may not exist."""
     targets: tuple[Target, ...]
     publishes: bool
-    """Whether this host is meant to publish; it has no targets if it is not."""
+    """Whether this host should publish; if not, it has no targets."""
     allow_jura: bool
     jura_targets: tuple[str, ...]
-    """Blocks in arc.conf: targets that A-REX's jura-ng publishes to, so that arcacct must not unless it is allowed."""
+    """Blocks in arc.conf: targets of A-REX's jura-ng. arcacct must not publish to them unless this is allowed."""
     lrms_host: str
     """SubmitHost, MachineName and recordId host of jobs without an endpoint."""
     local_group_prefix: str | None
@@ -44,10 +44,10 @@ class Settings(NamedTuple):
     queue_benchmarks: tuple[paths.QueueBenchmark, ...]
     """Of several that hold for a queue the first: ``queue_benchmark`` lines, then ARC's [queue:NAME]."""
     launchers: tuple[str, ...]
-    """The programs that A-REX calls at changes of state and that are ours, by their name."""
+    """Our programs that A-REX calls at changes of state, by their name."""
     keep_messages_days: int
     names_kept_months: int
-    """After so many whole months names of users become pseudonyms; 0: never."""
+    """After this number of whole months, pseudonyms replace names of users; 0: never."""
     settle_s: int
     thresholds: values.Thresholds
     warnings: tuple[Problem, ...]
@@ -57,10 +57,9 @@ def settings(conf: Conf, kinds: Kinds, *, database: str | None = None, to_publis
     """
     The settings of this host; ``database`` of the command line wins.
 
-    ``kinds``: the targets that there may be (`arcacct.targets.kinds`). ``to_publish``: whether something may be sent,
-    so that targets of jura-ng in arc.conf are an error; other commands get them in `Settings.jura_targets`.
-
-    Raises ConfigError whose text has one line for each error of the configuration.
+    ``kinds``: the possible kinds of targets (`arcacct.targets.kinds`). ``to_publish``: whether the command may send, so
+    that targets of jura-ng in arc.conf are an error; other commands get them in `Settings.jura_targets`. Raises
+    ConfigError with one line for each error of the configuration.
     """
     found, problems = examine(conf, kinds, database=database, to_publish=to_publish)
     if found is None:
@@ -73,7 +72,7 @@ def settings(conf: Conf, kinds: Kinds, *, database: str | None = None, to_publis
 def examine(
     conf: Conf, kinds: Kinds, *, database: str | None = None, to_publish: bool = True
 ) -> tuple[Settings | None, list[Problem]]:
-    """The settings, ``None`` where an error keeps them from being made, and every problem in the order of the files."""
+    """Return the settings (``None`` if an error prevents them) and every problem in the order of the files."""
     remember_secrets(conf)
     problems: list[Problem] = []
     read = {
@@ -142,7 +141,10 @@ def thresholds(conf: Conf, problems: list[Problem]) -> values.Thresholds:
 
 
 def _unwanted(conf: Conf, found: Sequence[Target]) -> Iterator[Problem]:
-    """Targets of ours where nothing is to be published: one of both is a mistake, and only a person knows which."""
+    """
+    Return targets of ours on a host that should not publish: one of the two settings is a mistake, and only a person
+    can know which.
+    """
     for target in found:
         block = conf.blocks[target.block]
         if block.file == conf.our_conf:
@@ -158,7 +160,7 @@ def _contradicting(conf: Conf, option: str, read: Callable[..., Any], name_of: C
         try:
             value = read(line.value)
         except ValueError:
-            # Said of the line itself.
+            # The complaint is about the line itself.
             continue
         name, valid = name_of(value), value.valid
         other = next((there for known, held, there in seen if known == name and held.overlaps(valid)), None)
@@ -176,15 +178,15 @@ def remember_secrets(conf: Conf) -> None:
     """
     Hide the password of every URL from now on, even if the option is misspelt or the URL is invalid.
 
-    And the part after its path: no URL of ours has a query, but another program's may have a token there.
+    Also hide the part after its path: no URL of ours has a query, but another program's may have a token there.
     """
     for block in [*conf.blocks.values(), *conf.replaced]:
         for name, lines in block.options.items():
             if ":" in name:
-                # No option has a colon in its name, but a URL on the wrong side of the equals sign has.
+                # No option has a colon in its name, but a URL on the wrong side of the equals sign does.
                 _remember_url(name)
             for line in lines:
-                # The colons of no_proxy are those of addresses.
+                # The colons of no_proxy belong to addresses.
                 if (name.lower().endswith(("url", "proxy")) and name != "no_proxy") or "://" in line.value:
                     _remember_url(line.value)
 

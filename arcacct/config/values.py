@@ -1,4 +1,4 @@
-"""From the text of an option to its value: each function returns the value or raises ValueError with what is wrong."""
+"""Converts texts of options to values: each function returns the value or raises ValueError with the problem."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ _THRESHOLD = re.compile(r"([0-9]{1,15})(?:\.([0-9]{1,15}))? ?([A-Za-z%]*)")
 _TIMES = {"s": 1, "min": 60, "h": 3600, "d": 86_400, "w": 604_800}
 _SIZES = {"MiB": 2**20, "GiB": 2**30, "TiB": 2**40}
 UNITS = {"h": _TIMES, "d": _TIMES, "MiB": _SIZES, "%": {"%": 1}, "": {"": 1}}
-"""For the unit of a limit those that may be written in its place, and how many s, bytes or things each has."""
+"""By unit of a limit: the units that may replace it, and how many s, bytes or pieces each has."""
 LIMIT_KINDS = {"warn": "warning", "crit": "critical"}
-"""What the options of a limit begin with, and the field of `Limit` that each sets."""
+"""The first words of the options of a limit, and the field of `Limit` that each sets."""
 
 
 NoProxy = tuple[str | ipaddress.IPv4Network | ipaddress.IPv6Network, ...]
-"""Which hosts are reached without a proxy: those of a domain, in small letters, and of a network; empty text: all."""
+"""Hosts that are reached without a proxy: those of a domain, in lower case, and of a network; empty text: all."""
 
 
 class MapRule(NamedTuple):
-    """One ``map`` line: which VO a job of another source than ARC belongs to; the first that matches holds."""
+    """One ``map`` line: the VO of a job from another source than ARC; the first that matches applies."""
 
     field: str
-    """What is compared: ``owner``, ``group``, ``project`` or ``account``."""
+    """The compared value: ``owner``, ``group``, ``project`` or ``account``."""
     pattern: str
     """A shell pattern."""
     vo: str
@@ -44,12 +44,12 @@ class MapRule(NamedTuple):
 
 
 class LocalJobs(NamedTuple):
-    """One ``local_jobs`` line: what is said of jobs that came to a batch system without ARC."""
+    """One ``local_jobs`` line: the description of jobs that came to a batch system without ARC."""
 
     profile: str
     """``own``: start, infrastructure and middleware of the batch system; ``arc``: those of ARC's jobs."""
     lrms: str | None = None
-    """The batch system, in small letters; ``None``: any that no other line names."""
+    """The batch system, in lower case; ``None``: any that no other line names."""
     infrastructure: str | None = None
     """The description of the infrastructure, in place of the profile's."""
 
@@ -70,7 +70,7 @@ class InstalledCores(NamedTuple):
 
 
 class CPUWatts(NamedTuple):
-    """One ``cpu_watts`` line: what a core of every node whose CPU model matches draws, in W."""
+    """One ``cpu_watts`` line: the power of a core of every node whose CPU model matches, in W."""
 
     pattern: str
     """A shell pattern."""
@@ -78,14 +78,14 @@ class CPUWatts(NamedTuple):
 
 
 class Address(NamedTuple):
-    """Where a web service listens."""
+    """The address of a web service."""
 
     host: str
     port: int
 
     @property
     def netloc(self) -> str:
-        """``HOST:PORT`` as a URL has it."""
+        """``HOST:PORT``, as in a URL."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return host if self.port == 443 else f"{host}:{self.port}"
 
@@ -95,16 +95,16 @@ class Address(NamedTuple):
 
 
 class Limit(NamedTuple):
-    """When something is worth a warning, and when it is critical."""
+    """The values at which a warning starts, and at which the state is critical."""
 
     warning: int
     critical: int
     name: str = ""
-    """Of the options ``warn_NAME`` and ``crit_NAME``; empty: none sets it."""
+    """The options are ``warn_NAME`` and ``crit_NAME``; empty: no option sets it."""
     unit: str = ""
-    """What those options count in; empty: in things."""
+    """The unit of those options; empty: a number."""
     is_minimum: bool = False
-    """Whether values below it are reported, and not those from it on."""
+    """Whether values below it are reported, instead of values from it on."""
 
 
 class Thresholds(NamedTuple):
@@ -122,22 +122,22 @@ class Thresholds(NamedTuple):
     quarantined: Limit = Limit(1, 1000, "quarantine")
     """Records that a target refuses."""
     implausible: Limit = Limit(1, 1000, "implausible")
-    """Records that are held, since values of theirs cannot be true."""
+    """Records that are held because some of their values cannot be true."""
     unmeasured_percent: Limit = Limit(5, 50, "unmeasured", "%")
-    """Of the jobs of this month and the last, those without a measured wall time, if there are at least ten."""
+    """Share of the jobs of this month and the last without a measured wall time, if there are at least ten jobs."""
     backup_s: Limit = Limit(7 * DAY_S, 30 * DAY_S, "backup", "d")
-    """Since the last `arcacct db backup`, or since the database was made."""
+    """Since the last `arcacct db backup`, or since the creation of the database."""
     free_bytes: Limit = Limit(2**30, 2**27, "disk", "MiB", is_minimum=True)
-    """What is left on the disk of the databases."""
+    """Free space on the disk of the databases."""
     free_files: Limit = Limit(10_000, 100, "disk_files", is_minimum=True)
     """The same in files (inodes): each event of the spool is one."""
     free_s: Limit = Limit(30 * DAY_S, 7 * DAY_S, "disk_time", "d", is_minimum=True)
-    """How long that lasts at the pace of the last week."""
+    """How long the free space lasts at the rate of the last week."""
     swept_percent: Limit = Limit(100, 101, "swept", "%")
-    """Of the jobs that ended within a day, those whose end no callout reported."""
+    """Share of the jobs that ended within a day whose end no callout reported."""
 
     def changed(self, values: Mapping[str, int | None]) -> Thresholds:
-        """With the ``warn_FIELD`` and ``crit_FIELD`` of ``values`` that are not ``None``."""
+        """Return a copy with the ``warn_FIELD`` and ``crit_FIELD`` of ``values`` that are not ``None``."""
         found = self._asdict()
         for field, limit in found.items():
             given = {part: values.get(f"{kind}_{field}") for kind, part in LIMIT_KINDS.items()}
@@ -146,13 +146,13 @@ class Thresholds(NamedTuple):
 
 
 def threshold(value: str, unit: str) -> int:
-    """A limit in s, bytes or things; ``unit`` is that of a number alone. A part of one is rounded up."""
+    """A limit in s, bytes or pieces; ``unit`` applies to a number alone. Fractions are rounded up."""
     found = _THRESHOLD.fullmatch(value)
     if found is None or (found[3] or unit) not in UNITS[unit]:
         units = f", optionally with a unit ({', '.join(UNITS[unit])})" if unit else ""
         raise ValueError(f"{value!r} is not a limit; write a number{units}")
     whole, part, written = found.groups(default="")
-    # Without floating point, where 1.1 h is more than 3960 s.
+    # Without floating point, in which 1.1 h is more than 3960 s.
     number = int(whole + part.ljust(15, "0"))
     return -(-number * UNITS[unit][written or unit] // 10**15)
 
@@ -192,7 +192,7 @@ def batch(value: str) -> int | None:
 
 
 def many_seconds(value: str) -> float:
-    """A time longer than nothing, in seconds; at most a day."""
+    """A time longer than 0, in seconds; at most a day."""
     return paths.seconds(value, 86400, "3600")
 
 
@@ -205,7 +205,7 @@ def port(value: str) -> int:
 
 
 def one_of(*words: str) -> Callable[[str], str]:
-    """A reader that takes one of these words."""
+    """Return a parser that accepts one of these words."""
 
     def read(value: str) -> str:
         if value not in words:
@@ -220,7 +220,8 @@ def host(value: str) -> str:
     """
     A host's name.
 
-    ``$EXEC{hostname -f}`` is ARC's default: asked of the system's resolver, since no command of a file is ever run.
+    ``$EXEC{hostname -f}`` is ARC's default: the system's resolver answers it, since arcacct never runs a command from a
+    file.
     """
     if value.startswith("$EXEC{"):
         import socket  # noqa: PLC0415  no other value asks the system
@@ -232,7 +233,9 @@ def host(value: str) -> str:
 
 
 def benchmark_advice(value: str) -> str | None:
-    """What to say of a benchmark that APEL refuses, or that no core has; ``None``: it is good, none, or the default."""
+    """
+    Return advice about a benchmark that APEL refuses, or that no core has; ``None``: it is good, empty, or the default.
+    """
     try:
         known = paths.benchmark(value)
     except ValueError:
@@ -248,7 +251,7 @@ def benchmark_advice(value: str) -> str | None:
 
 
 def rated_advice(value: str) -> str | None:
-    """The same of a line ``"NAME" TYPE:VALUE [from=DAY] [to=DAY]``."""
+    """The same for a line ``"NAME" TYPE:VALUE [from=DAY] [to=DAY]``."""
     try:
         return benchmark_advice(paths.rated(value, "NAME")[1])
     except ValueError:
@@ -275,7 +278,7 @@ def _exception(text: str) -> str | ipaddress.IPv4Network | ipaddress.IPv6Network
         return ipaddress.ip_network(text.strip("[]"), strict=False)
     except ValueError:
         name = text.lower().removeprefix("*.").removeprefix(".").removesuffix(".")
-    # No domain of the Internet ends in a number: that is a mistyped address.
+    # No Internet domain ends in a number: that is a mistyped address.
     if not _HOST.fullmatch(name) or name.rpartition(".")[2].isdigit():
         raise ValueError(
             f"{without_login(text)!r} is not a host, domain, address or network; separate them with commas, like"
@@ -286,15 +289,15 @@ def _exception(text: str) -> str | ipaddress.IPv4Network | ipaddress.IPv6Network
 
 def proxy_for(url: str, proxy: str | None, exceptions: NoProxy | None) -> str | None:
     """
-    The proxy by which a URL is requested; ``None``: directly.
+    Return the proxy for the request of a URL; ``None``: directly.
 
-    Only https goes through a proxy, and no host that is an exception. Names are not resolved: a network has the hosts
-    that the URL names by address.
+    Only https goes through a proxy, except for the hosts of ``no_proxy``. Names are not resolved: a network has the
+    hosts that the URL names by address.
     """
     try:
         parts = urlsplit(url)
     except ValueError:
-        # The request says what is wrong with it.
+        # The request reports the error.
         return proxy
     host = (parts.hostname or "").rstrip(".")
     try:
@@ -371,17 +374,17 @@ def cpu_watts(value: str) -> CPUWatts:
 
 
 def watts(value: str) -> float:
-    """What one core draws, in W."""
+    """The power of one core, in W."""
     return _amount(value, 0, 1000, "watts of one core, like 4.5")
 
 
 def pue(value: str) -> float:
-    """What a site draws over what its machines draw."""
+    """The factor of a site's whole power over the power of its machines."""
     return _amount(value, 0.999, 10, "power of the site divided by power of its machines, like 1.35")
 
 
 def carbon_intensity(value: str) -> str:
-    """A number of g CO2e per kWh, or the path of a table of them."""
+    """A number of g CO2e per kWh, or the path of a table of such numbers."""
     if not value.startswith("/"):
         _amount(value, -1, 10_000, "g CO2e per kWh, like 45, or the path of a file time,gco2e_per_kwh")
     return value
@@ -414,12 +417,12 @@ def _split(value: str) -> SplitResult:
         url = urlsplit(value)
         url.port  # noqa: B018  a wrong port raises only when it is asked for
     except ValueError:
-        # Without Python's reason: it quotes what it takes for the port, which may be a password.
+        # Without Python's reason: it quotes the presumed port, which may be a password.
         raise ValueError(f"{without_login(value)!r} is not a URL; write https://HOST[:PORT]/PATH") from None
     return url
 
 
 def address_of(url: SplitResult) -> Address:
-    """Where a URL leads."""
+    """Return the address of a URL."""
     assert url.hostname is not None
     return Address(url.hostname, url.port or 443)

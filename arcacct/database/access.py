@@ -1,6 +1,6 @@
 """
-Opening our databases for commands: created or upgraded when needed, with our schema word for word. Also temporary
-databases, and which database is damaged.
+Opening our databases for commands: created or upgraded if needed, with exactly our schema. Also temporary databases,
+and the search for a damaged one.
 """
 
 from __future__ import annotations
@@ -20,10 +20,9 @@ from arcacct.database.durable import locked, refuse_foreign, refuse_maintenance
 from arcacct.database.schema import ACCOUNTING, PUBLISHING, DatabaseKind, ensure, in_memory, source_of, sources_of
 from arcacct.errors import SchemaError, StoreError
 
-# Whether a file that is said to be one of our databases has our schema, word for word.
-#
-# A trigger of somebody else's in a backup would run as root at each state change of a job, a view in the place of one
-# of ours at each question. Only the list of what the file has is read here: nothing of it is run.
+# Whether a file has exactly the schema of one of our databases.  A foreign trigger in a backup would run as root at
+# each state change of a job, and a foreign view at each query. Only the list of the schema is read here: none of it is
+# run.
 
 
 _SQLITES_OWN = {
@@ -35,9 +34,9 @@ _SQLITES_OWN = {
 
 def require_own_schema(con: Connection, path: str, kind: DatabaseKind, *, exactly: bool) -> int:
     """
-    See that an open database has all that our scripts make, as they make it; its version.
+    Check that an open database has everything that our scripts create, unchanged; return its version.
 
-    ``exactly``: and nothing else but tables. Raises SchemaError, DatabaseError.
+    ``exactly``: and nothing else except tables. Raises SchemaError, DatabaseError.
     """
     found = _described(con)
     with closing(in_memory(kind)) as newest:
@@ -51,7 +50,7 @@ def require_own_schema(con: Connection, path: str, kind: DatabaseKind, *, exactl
             schema.create_views(fresh, *present)
         wanted = _described(fresh)
     for name in wanted:
-        # The text of an older schema has the views of all sources, which a database has from its first import.
+        # The text of an older schema has the views of all sources. A database has them from its first import on.
         if source_of(name) in (None, *present):
             _compare(path, name, found, wanted)
     for name, text in found.items():
@@ -79,7 +78,7 @@ def _described(con: Connection) -> dict[str, str]:
     return {str(name): " ".join(str(sql).split()) for name, sql in rows if _SQLITES_OWN.get(name) != sql}
 
 
-# Opening our databases for the commands: created or taken forward when needed, then read and written.
+# Opening our databases for the commands: created or upgraded if needed, then read and written.
 
 
 READABLE = partial(str, encoding="utf-8", errors="replace")
@@ -88,9 +87,9 @@ READABLE = partial(str, encoding="utf-8", errors="replace")
 
 def initialise(here: Places) -> dict[str, list[int]]:
     """
-    Create both databases, or take them forward; the numbers of the scripts that ran, by path.
+    Create both databases, or upgrade them; return the numbers of the scripts that ran, by path.
 
-    Also applies ``read_group`` to databases that are there. Raises as `open_accounting`.
+    Also applies ``read_group`` to existing databases. Raises as `open_accounting`.
     """
     is_there = refuse_unasked(here)
     done = {}
@@ -104,12 +103,12 @@ def initialise(here: Places) -> dict[str, list[int]]:
 
 def refuse_unasked(here: Places) -> bool:
     """
-    Refuse work on a database that is not this control directory's, or under maintenance, or to begin a second one.
+    Refuse a database of another control directory, one under maintenance, and the creation of a second one.
 
-    Returns whether the database is there. Raises ConfigError with the ways out, StoreBusy, StoreError.
+    Returns whether the database exists. Raises ConfigError with the solutions, StoreBusy, StoreError.
     """
     location.refuse_no_file(here.database, here.publishing_database)
-    # In this order: the maintenance of an interrupted move keeps the recorder away from the old place, and stays.
+    # In this order: the maintenance file of an interrupted move keeps the recorder away from the old place, and stays.
     location.refuse_another(here)
     refuse_maintenance(here.database)
     return location.refuse_lost(here)
@@ -117,21 +116,21 @@ def refuse_unasked(here: Places) -> bool:
 
 def open_accounting(here: Places) -> Connection:
     """
-    The accounting database for writing, created when it is missing and nothing tells that there was one.
+    Open the accounting database for writing; create it if it is missing and nothing shows that there was one.
 
-    Its place is noted if it is not yet. Raises ConfigError when it would be a second one for the control directory,
+    Notes its place if no note exists. Raises ConfigError if it would be a second one for the control directory,
     StoreError and its kinds.
     """
     is_there = refuse_unasked(here)
     con = None
     if is_there:
-        # To check whether it must be upgraded, one would open and close it: the last process to close it writes the WAL
-        # back, and the recorder waits for the disk.
+        # To check whether it needs an upgrade, a process would open and close it. The last process to close it writes
+        # the WAL back, and the recorder waits for the disk.
         refuse_foreign(here.database)
         with suppress(SchemaError):
             con = open_database(here.database, ACCOUNTING_SCHEMA)
     if con is None:
-        # What is there now may be moved away by another process in this moment: no empty one takes its place.
+        # Another process may be moving the present database away: do not create an empty one in its place.
         ensure(here.database, ACCOUNTING, read_group=here.read_group, may_create=not is_there)
         con = open_database(here.database, ACCOUNTING_SCHEMA)
     try:
@@ -145,17 +144,18 @@ def open_accounting(here: Places) -> Connection:
 def _for_records(con: Connection) -> Connection:
     # Statement journals of inserts with triggers: in memory they cost half (18 us a record against 42).
     con.execute("PRAGMA temp_store = MEMORY")
-    # SQLite's own 2 MB are less than the index pages that a sweep comes back to.
+    # SQLite's default of 2 MB is less than the index pages that a sweep reads repeatedly.
     con.execute("PRAGMA cache_size = -16000")
     return con
 
 
 def open_as_it_is(here: Places) -> Connection:
     """
-    The accounting database for a rehearsal: not made and not taken forward; an empty one in memory if there is none.
+    Open the accounting database for a rehearsal, without creating or upgrading it; an empty one in memory if it is
+    missing.
 
-    Raises StoreError and its kinds, SchemaError for a database of another version, ConfigError where the command
-    itself would refuse to begin one.
+    Raises StoreError and its kinds, SchemaError for a database of another version, ConfigError if the command itself
+    would refuse to create one.
     """
     location.refuse_no_file(here.database)
     location.refuse_another(here)
@@ -165,19 +165,20 @@ def open_as_it_is(here: Places) -> Connection:
 
 
 def open_publishing(here: Places) -> Connection:
-    """The publishing database for writing, created when it is missing. Raises as `open_accounting`."""
+    """Open the publishing database for writing; create it if it is missing. Raises as `open_accounting`."""
     refuse_unasked(here)
     ensure(here.publishing_database, PUBLISHING, read_group=here.read_group)
     return _for_the_ledger(open_database(here.publishing_database, PUBLISHING_SCHEMA))
 
 
 def _for_the_ledger(con: Connection) -> Connection:
-    # What was sent must never be forgotten by a power cut.
+    # A power cut must never lose what was sent.
     con.execute("PRAGMA synchronous = FULL")
-    # One writer for as long as a run takes: without SQLite's own checkpoints a million records make gigabytes of WAL.
+    # A run is the only writer for its whole time: without SQLite's own checkpoints a million records make gigabytes of
+    # WAL.
     con.execute("PRAGMA wal_autocheckpoint = 1000")
-    # 8 MB, not 2: jobs are looked up by the ends of their JobIDs, which stand anywhere, and the same ones twice within
-    # a moment.
+    # 8 MB, not 2: jobs are looked up by the ends of their JobIDs, which are scattered over the index, and the same ones
+    # twice within a moment.
     con.execute("PRAGMA cache_size = -8000")
     return con
 
@@ -186,9 +187,9 @@ def open_again(here: Places) -> tuple[Connection, Connection]:
     """
     The accounting and the publishing database, for one more thread of a process that has both open.
 
-    Nothing but SQLite touches the files, so nothing is looked at before: closing any other descriptor of a database
-    drops the locks of all connections that this process has to it, and another process that closes it then removes
-    their WAL (INVARIANTS 7; seen: a damaged ledger). Raises StoreError and its kinds.
+    Only SQLite touches the files, so there is no check before: closing any other descriptor of a database drops the
+    locks of all connections that this process has to it, and another process that closes it then removes their WAL
+    (INVARIANTS 7; seen: a damaged ledger). Raises StoreError and its kinds.
     """
     con = _for_records(open_database(here.database, ACCOUNTING_SCHEMA))
     try:
@@ -200,7 +201,7 @@ def open_again(here: Places) -> tuple[Connection, Connection]:
 
 @contextmanager
 def one_moment(con: Connection) -> Iterator[None]:
-    """All that is read inside is as it was at one moment; short, and without other transactions inside."""
+    """All reads inside see the state of one moment; keep it short, and without other transactions inside."""
     con.execute("BEGIN")
     try:
         yield
@@ -209,7 +210,7 @@ def one_moment(con: Connection) -> Iterator[None]:
 
 
 def shrink_page_cache(con: Connection) -> None:
-    """From now on nothing is read twice: no memory for pages that might come back."""
+    """From now on nothing is read twice, so keep no memory for pages."""
     con.execute("PRAGMA cache_size = -2000")
 
 
@@ -217,9 +218,9 @@ def leave_open(con: Connection, path: str) -> None:
     """
     End the use of a database without closing it, for a process that is about to end.
 
-    The last connection that closes removes -wal and -shm, and without them users who may only read the database
-    cannot open it (INVARIANTS 7). Python closes every connection it can still find, at exit too, so this one is
-    made one that it cannot.
+    The last connection that closes removes -wal and -shm, and without them users who may only read the database cannot
+    open it (INVARIANTS 7). Python closes every connection that it can still find, also at exit, so this one is hidden
+    from it.
     """
     connection.shrink(con, path)
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(con))
@@ -227,7 +228,7 @@ def leave_open(con: Connection, path: str) -> None:
 
 @contextmanager
 def accounting(here: Places) -> Iterator[Connection]:
-    """The accounting database for a command that writes and then ends: as `open_accounting`, then `leave_open`."""
+    """Open the accounting database for a command that writes and then ends: `open_accounting`, then `leave_open`."""
     con = open_accounting(here)
     try:
         yield con
@@ -237,7 +238,7 @@ def accounting(here: Places) -> Iterator[Connection]:
 
 @contextmanager
 def close_or_leave_open(con: Connection, path: str, here: Places) -> Iterator[Connection]:
-    """Close a connection at the end, or leave it open where others than the owner may read (``read_group``)."""
+    """Close a connection at the end, or leave it open if other users may read the database (``read_group``)."""
     try:
         yield con
     finally:
@@ -251,7 +252,7 @@ def close_or_leave_open(con: Connection, path: str, here: Places) -> Iterator[Co
 
 @contextmanager
 def translating(path: str) -> Iterator[None]:
-    """What SQLite refuses inside becomes StoreBusy or StoreError, with the file it is about."""
+    """Turn SQLite's errors inside into StoreBusy or StoreError, with the name of the file."""
     try:
         yield
     except (DatabaseError, UnicodeDecodeError) as error:
@@ -272,14 +273,14 @@ def read_accounting(here: Places) -> Connection:
 
 
 def require(here: Places) -> None:
-    """For commands that only read: raise StoreError when there is no database, with what can be done about it."""
+    """For commands that only read: raise StoreError with the solutions if there is no database."""
     location.refuse_no_file(here.database)
     location.refuse_missing(here)
 
 
 def read_publishing(here: Places) -> Connection:
     """
-    The publishing database for reading only; an empty one in memory when nothing was ever published.
+    Open the publishing database for reading only; an empty one in memory if nothing was ever published.
 
     Raises ConfigError if an accounting database could not be created there, and StoreError.
     """
@@ -294,7 +295,7 @@ def read_publishing(here: Places) -> Connection:
 def writing(con: Connection, here: Places) -> Iterator[Connection]:
     """One transaction on the accounting database, in turn with the recorder; keep it below 50 ms."""
     if is_trial(con):
-        # No other process writes what it writes.
+        # No other process writes these pages.
         yield con
         return
     with writing_much(con, here):
@@ -326,16 +327,16 @@ def writing_much(con: Connection, here: Places) -> AbstractContextManager[Connec
 
 def write_back(con: Connection) -> None:
     """
-    Write what is in the WAL back into the database, without holding up any writer; the WAL begins anew after it.
+    Write the WAL back into the database, without delaying any writer; the WAL restarts after it.
 
     (It takes longer than the transactions that filled it: an fsync of each file.)
     """
-    # What was committed is safe: this is housekeeping.
+    # The committed data is safe: this is housekeeping.
     with suppress(DatabaseError):
         con.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
 
 
-# Both databases for a dry run: only the run sees what it writes, and nothing of it stays.
+# Both databases for a dry run: only the run sees its writes, and none of them stays.
 
 
 _WRITTEN = ("DBConfig", "Fence")
@@ -349,9 +350,8 @@ def trial_databases(here: Places) -> Iterator[tuple[Connection, Connection]]:
     accounting.db and publishing.db as they are now; a run may write to both, without a lock, and leaves no trace.
 
     The few tables of accounting.db that a run writes become temporary tables, which SQLite finds first by name.
-    publishing.db is copied whole, into a file without a name (SQLITE_TMPDIR or TMPDIR, else /var/tmp).
-
-    Raises StoreError and its kinds, also when there is no room for the copy.
+    publishing.db is copied completely, into a file without a name (SQLITE_TMPDIR or TMPDIR, else /var/tmp). Raises
+    StoreError and its kinds, also if the disk has no space for the copy.
     """
     with closing(_accounting_for_trial(here)) as accounting, closing(_ledger_for_trial(here)) as publishing:
         yield accounting, publishing
@@ -374,7 +374,7 @@ def _ledger_for_trial(here: Places) -> Connection:
         con.execute("PRAGMA synchronous = OFF")
         con.execute(f"PRAGMA cache_size = -{_TRIAL_CACHE_KIB}")
         try:
-            # In one step, so in one read transaction: another publisher would make it start again and again.
+            # In one step, so in one read transaction: another publisher would restart it again and again.
             ledger.backup(con)
         except DatabaseError as error:
             con.close()
@@ -387,10 +387,9 @@ def _ledger_for_trial(here: Places) -> Connection:
     return con
 
 
-# Room on disk for what would fill the memory: a database of this process alone, in a file that has no name.
-#
-# SQLite makes the file when its cache of 2 MB is full, where SQLITE_TMPDIR or TMPDIR says, else in /var/tmp, and
-# removes its name at once: nothing is left of it, however the process ends.
+# Space on disk for data that would fill the memory: a database of this process alone, in a file without a name.  SQLite
+# makes the file when its cache of 2 MB is full, in SQLITE_TMPDIR or TMPDIR, else in /var/tmp, and removes its name at
+# once: nothing remains of it, however the process ends.
 
 
 _CACHE_KIB = 2 * 1024
@@ -398,7 +397,7 @@ _CACHE_KIB = 2 * 1024
 
 @contextmanager
 def scratch(script: str) -> Iterator[connection.Connection]:
-    """A new one with the tables that ``script`` makes. Raises StoreError when the disk has no room for it."""
+    """Create a temporary database with the tables of ``script``. Raises StoreError if the disk has no space for it."""
     with closing(connection.connect("", isolation_level=None)) as con:
         con.executescript(
             f"PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF; PRAGMA cache_size = -{_CACHE_KIB};"
@@ -407,7 +406,7 @@ def scratch(script: str) -> Iterator[connection.Connection]:
         try:
             yield con
         except connection.DatabaseError as error:
-            # Also that of another database which is read meanwhile: who opened that one says what is wrong with it.
+            # This includes errors of another database that is read meanwhile: the code that opened it reports them.
             if "full" not in str(error):
                 raise
             raise StoreError(
@@ -433,7 +432,7 @@ def full_text_search(
         return con.execute(f"SELECT rowid, {scores} FROM Found WHERE Found MATCH ?", (question,)).fetchall()
 
 
-# Which database is damaged, when SQLite, or what came out of a database, made a command fail.
+# Which database is damaged, if SQLite or a value from a database made a command fail.
 
 
 _PATIENCE_S = 20.0
@@ -444,7 +443,7 @@ def blamed(error: BaseException) -> StoreError | None:
     """
     The message for an unexpected error, if a database opened by this process caused it.
 
-    SQLite's own errors are about one of them even when none is found damaged.
+    SQLite's own errors concern one of them even if none is found damaged.
     """
     paths = [path for path in connection.opened if os.path.isfile(path)]
     for path in paths:
@@ -457,7 +456,7 @@ def blamed(error: BaseException) -> StoreError | None:
 
 
 def _problem(path: str) -> StoreError | None:
-    """What is wrong with the pages of a database; ``None`` for nothing that is found in a moment."""
+    """Return the problem of a database's pages; ``None`` if a quick check finds none."""
     end = time.monotonic() + _PATIENCE_S
     try:
         with closing(connect(connection.uri(path, "ro"), timeout=1.0, uri=True)) as con:

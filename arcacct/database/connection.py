@@ -1,4 +1,4 @@
-"""SQLite for every writer: the module, a connection to either database, and the one kind of transaction."""
+"""SQLite for every writer: the module, a connection to either database, and the only kind of transaction."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ OF_VALUES = (DataError, sqlite3.IntegrityError, sqlite3.InterfaceError, sqlite3.
 
 
 ACCOUNTING_SCHEMA = 35
-"""The number of the last script in schema/upgrade/accounting; a test keeps it true."""
+"""The number of the last script in schema/upgrade/accounting; a test checks it."""
 PUBLISHING_SCHEMA = 15
 """The number of the last script in schema/upgrade/publishing."""
 _READING = ("query_only = 1",)
@@ -33,11 +33,11 @@ opened: dict[str, None] = {}
 
 
 def uri(path: str, mode: str) -> str:
-    """A database file as SQLite's URI, whatever bytes its path has."""
+    """Return SQLite's URI of a database file, for any bytes in its path."""
     quoted = "".join(
         chr(byte) if 32 < byte < 127 and byte not in b"%?#" else f"%{byte:02x}" for byte in os.fsencode(path)
     )
-    # An absolute path needs an empty authority before it, or SQLite takes the first name of //a/b for a host.
+    # An absolute path needs an empty authority before it, or SQLite reads the first name of //a/b as a host.
     return f"file:{'//' if path.startswith('/') else ''}{quoted}?mode={mode}"
 
 
@@ -45,17 +45,17 @@ def open_database(path: str, schema: int, *, timeout_s: float = 30.0) -> Connect
     """
     Open one of our databases for writing; it is not created here (`schema.create`).
 
-    Raises SchemaError when the file is not ours or of another version, StoreBusy when it is locked for
-    ``timeout_s``, StoreError when it is missing or damaged.
+    Raises SchemaError when the file is not ours or has another version, StoreBusy when it is locked for ``timeout_s``,
+    StoreError when it is missing or damaged.
     """
     return _open(path, "rw", schema, timeout_s, ("synchronous = NORMAL", "wal_autocheckpoint = 0"))
 
 
 def open_for_reading(path: str, schema: int, *, timeout_s: float = 30.0) -> Connection:
     """
-    Open one of our databases without the right to change anything in it; raises as `open_database`.
+    Open one of our databases for reading only; raises as `open_database`.
 
-    Also one without -wal and -shm, for a user who may not make them (`connect_at_rest`).
+    This includes a database without -wal and -shm, for a user who may not create them (`connect_at_rest`).
     """
     try:
         return _open(path, "ro", schema, timeout_s, _READING)
@@ -92,7 +92,7 @@ def _ours(con: Connection, path: str, schema: int, settings: tuple[str, ...]) ->
 def version(con: Connection, path: str) -> int:
     """Our schema's number in an open database; raises SchemaError when the file is not ours."""
     try:
-        # Without the index: `arcacct db check` shows that one, too, if it is damaged.
+        # Without the index: `arcacct db check` also shows that one if it is damaged.
         row = con.execute("SELECT KeyValue FROM DBConfig NOT INDEXED WHERE KeyName = 'ARCACCT_SCHEMA'").fetchone()
     except OperationalError as error:
         if "no such table" not in str(error):
@@ -105,9 +105,9 @@ def version(con: Connection, path: str) -> int:
 
 def other_version(con: Connection, path: str, found: int, known: int, oldest: int = 0) -> SchemaError:
     """
-    The complaint about a schema that this program does not know how to use, or that is of the other database.
+    Return the complaint about an unknown schema, or that of the other database.
 
-    ``oldest``: the oldest schema that this program upgrades, where it does not upgrade this one either.
+    ``oldest``: the oldest schema that this program upgrades, if it does not upgrade this one either.
     """
     names = {
         name for (name,) in con.execute("SELECT name FROM sqlite_master WHERE name IN ('AAR', 'AccountingTargets')")
@@ -132,11 +132,11 @@ def other_version(con: Connection, path: str, found: int, known: int, oldest: in
 
 
 CHECK_SHOWS = "`arcacct db check` shows what, and what to do"
-"""The advice about a damaged database, which the check itself cannot give."""
+"""The advice about a damaged database, except for the check's own messages."""
 
 
 def translated(error: BaseException, path: str) -> StoreError:
-    """SQLite's error as one of ours, with the file it is about."""
+    """Return SQLite's error as one of ours, with the name of the file."""
     text = str(error)
     if "locked" in text or "busy" in text:
         return StoreBusy(f"{path}: {text}; another process holds it, try again later")
@@ -145,7 +145,7 @@ def translated(error: BaseException, path: str) -> StoreError:
     if "unable to open" in text or "readonly" in text:
         return StoreError(f"{path}: {text}; check that this user may write the file and its directory")
     if isinstance(error, UnicodeDecodeError):
-        # SQLite reports damage with the names that it read.
+        # SQLite reports damage with names from the file.
         text = "malformed: a name in it is not text"
     if advice := _of_system(text, path):
         return StoreError(f"{path}: {text}; {advice}")
@@ -158,7 +158,7 @@ def translated(error: BaseException, path: str) -> StoreError:
 
 
 def is_damage(error: BaseException) -> bool:
-    """Whether what was read from a database cannot have been written so."""
+    """Whether a value from a database cannot have been written this way."""
     words = ("malformed", "not a database", "UTF-8")
     return isinstance(error, UnicodeDecodeError) or any(word in str(error) for word in words)
 
@@ -183,15 +183,14 @@ def _of_system(text: str, path: str) -> str:
     )
 
 
-# The one way to write: in turn, in one BEGIN IMMEDIATE.
-#
-# Writers wait for each other on a flock, which wakes the next one at once; SQLite's own busy handler sleeps and is
-# unfair (200 writers: 1 s at worst against 13 s). The lock is on a file of its own: closing any descriptor of the
-# database would drop SQLite's locks. It is held for at most 50 ms; checkpoints sync outside it (`shrink`).
+# The only way to write: in turn, in one BEGIN IMMEDIATE.  Writers wait for each other on a flock, which wakes the next
+# one at once; SQLite's own busy handler sleeps and is unfair (200 writers: 1 s at worst against 13 s). The lock is on a
+# file of its own: closing any descriptor of the database would drop SQLite's locks. It is held for at most 50 ms;
+# checkpoints sync outside it (`shrink`).
 
 
 WAL_LIMIT_BYTES = 512 * 1024
-"""A WAL above this size is written back: who opens the database reads all of it, 0.6 ms a MB."""
+"""A WAL above this size is written back: every process that opens the database reads all of it, 0.6 ms a MB."""
 
 
 @contextmanager
@@ -199,8 +198,8 @@ def transaction(con: Connection, database: str, lock_path: str) -> Iterator[Conn
     """
     Wait for the turn, BEGIN IMMEDIATE, then COMMIT, or ROLLBACK when the block raises.
 
-    ``lock_path`` is the queue of the database's writers, ``database`` its path, for complaints. What SQLite refuses, in
-    the block too, becomes StoreBusy or StoreError.
+    ``lock_path`` is the queue of the database's writers, ``database`` its path, for complaints. Errors of SQLite, also
+    in the block, become StoreBusy or StoreError.
     """
     fd = open_lock(lock_path)
     try:
@@ -227,7 +226,7 @@ def shrink(con: Connection, database: str) -> None:
     """
     Write back a WAL that has grown above its limit, and truncate it.
 
-    Does nothing while a reader needs it, and raises nothing that SQLite refuses: what was committed is safe.
+    Does nothing while a reader needs it, and raises no error of SQLite: the committed data is safe.
     """
     with suppress(DatabaseError, FileNotFoundError):
         if os.stat(database + "-wal").st_size <= WAL_LIMIT_BYTES:
@@ -244,9 +243,9 @@ def shrink(con: Connection, database: str) -> None:
 
 def make_durable(database: str) -> None:
     """
-    Sync all that was committed so far, with no lock held: no power cut takes it back.
+    Sync all commits so far, without a lock, so that a power cut cannot undo them.
 
-    (What is not in the WAL any more was synced when it was written back.) Raises StoreError.
+    (Data that has left the WAL was synced when it was written back.) Raises StoreError.
     """
     try:
         fd = os.open(database + "-wal", os.O_RDONLY | os.O_CLOEXEC)
@@ -261,7 +260,7 @@ def make_durable(database: str) -> None:
 
 
 def no_lock(path: str, error: OSError) -> StoreError:
-    """The complaint about a file that the system does not lock."""
+    """Return the complaint about a file that the system cannot lock."""
     return StoreError(
         f"{path}: cannot be locked: {error.strerror}; put the databases on a local disk, or start the lock service of"
         " that file system (NFS: rpc.statd)"
@@ -270,9 +269,9 @@ def no_lock(path: str, error: OSError) -> StoreError:
 
 def open_lock(path: str) -> int:
     """
-    A descriptor of a lock file, made when it is missing: for its owner only, whatever the umask.
+    Return a descriptor of a lock file, created if missing, for its owner only, with any umask.
 
-    Raises StoreError when this user may not use it.
+    Raises StoreError if this user may not use it.
     """
     try:
         try:
@@ -293,11 +292,11 @@ _SETTLED_NS = 50_000_000
 
 
 class AtRest(Connection):
-    """A connection that raises StoreBusy as soon as the file is not at rest any more."""
+    """A connection that raises StoreBusy as soon as the file is in use again."""
 
     path = ""
     stamp: tuple[int, ...] | None = None
-    """The file as it was: device, inode, size in bytes, times of its last change in nanoseconds."""
+    """The state of the file: device, inode, size in bytes, times of its last change in nanoseconds."""
 
     def execute(self, *arguments: Any) -> sqlite3.Cursor:
         """As ever. Raises StoreBusy, too."""
@@ -305,7 +304,7 @@ class AtRest(Connection):
         return super().execute(*arguments)
 
     def close(self) -> None:
-        """As ever. Raises StoreBusy if what was read may be a mixture."""
+        """As usual. Raises StoreBusy if the read data may be a mixture."""
         super().close()
         self._look()
 
@@ -330,9 +329,9 @@ def connect_to_read(path: str, *, timeout_s: float = 30.0) -> Connection:
 
 def connect_at_rest(path: str, refusal: BaseException) -> Connection:
     """
-    Open a database that SQLite did not open for reading (``refusal`` is what it said), if it is at rest.
+    Open a database that SQLite did not open for reading (``refusal``: its error), if no process uses it.
 
-    Raises StoreError with what keeps this user from reading it, and what to do; any other refusal as it is.
+    Raises StoreError with the reason why this user cannot read it and the solution; any other refusal unchanged.
     """
     text = str(refusal)
     if not isinstance(refusal, DatabaseError) or not ("unable to open" in text or "readonly" in text):

@@ -1,6 +1,6 @@
 """
-Transactions that are on disk before anything irreversible follows, the header of a database file, the file that stops
-the recorder during maintenance, and when each kind of care was done last.
+Transactions that are on disk before any irreversible step, the header of a database file, the file that stops the
+recorder during maintenance, and the last time of each kind of maintenance.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from arcacct.errors import InputError, SchemaError, StoreBusy, StoreError, use_a
 from arcacct.files.json_reader import parsed
 from arcacct.files.safe_open import TEMPORARY, open_directory
 
-# Transactions of the publishing database: on the disk before anything is done that cannot be undone.
+# Transactions of the publishing database: on disk before any step that cannot be undone.
 
 
 _TURN = Lock()
@@ -31,7 +31,7 @@ _TURN = Lock()
 @contextmanager
 def transaction(con: Connection) -> Iterator[None]:
     """All or nothing, and on disk afterwards."""
-    # Threads that publish side by side wait here: SQLite lets one write at a time, and the others sleep and try.
+    # Threads that publish in parallel wait here: SQLite lets one write at a time, and the others sleep and retry.
     with _TURN:
         con.execute("BEGIN IMMEDIATE")
         try:
@@ -42,7 +42,8 @@ def transaction(con: Connection) -> Iterator[None]:
         con.execute("COMMIT")
 
 
-# The header of a database file, read without SQLite: whose it is, and whether SQLite may open it (INVARIANTS 1).
+# The header of a database file, read without SQLite: the program that wrote it, and whether SQLite may open it
+# (INVARIANTS 1).
 
 
 ROLLBACK_JOURNAL, WAL = 1, 2
@@ -53,7 +54,7 @@ _FIRST_BYTES = 4 * 1024 * 1024
 
 
 class Header(NamedTuple):
-    """What tells whether a database file has changed."""
+    """The values that show whether a database file has changed."""
 
     journal: int
     """1: rollback journal, 2: WAL."""
@@ -65,18 +66,18 @@ class Header(NamedTuple):
 
     @property
     def stamp(self) -> str:
-        """The file as it is now, as one text."""
+        """The present state of the file, as one text."""
         return " ".join(map(str, self[1:]))
 
 
 def header_of(path: str) -> Header:
     """
-    The header of a database file, by read() alone.
+    Read the header of a database file with read() only.
 
     Raises InputError for a file that is missing, unreadable, empty or no SQLite database.
     """
     try:
-        # A pipe would be waited for until somebody writes it.
+        # Opening a pipe would wait until somebody writes to it.
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
         try:
             found = os.fstat(fd)
@@ -96,9 +97,10 @@ def header_of(path: str) -> Header:
 
 def refuse_foreign(path: str) -> None:
     """
-    Refuse a file that SQLite must not even open: in rollback-journal mode, as A-REX makes its own, and not ours.
+    Refuse a file that SQLite must not even open: one in rollback-journal mode, like A-REX's own, that is not ours.
 
-    Raises SchemaError. (Any reader of SQLite's makes A-REX lose rows then. Ours are in WAL mode from their first page.)
+    Raises SchemaError. (Any reader through SQLite would make A-REX lose rows. Our databases are in WAL mode from their
+    first page.)
     """
     try:
         if header_of(path).journal != ROLLBACK_JOURNAL:
@@ -115,22 +117,21 @@ def refuse_foreign(path: str) -> None:
         )
 
 
-# The file `maintenance` next to the database: while it exists, events wait in the spool and commands exit.
-#
-# The process that creates it holds a lock on it. One without a lock was left by a killed process, and is removed; one
-# that somebody made by hand (empty, or with words of his own) stays until he removes it.
+# The file `maintenance` next to the database: while it exists, events wait in the spool and commands exit.  The process
+# that creates it holds a lock on it. A file without a lock was left by a killed process, and is removed. A file made by
+# hand (empty, or with other words) stays until its author removes it.
 
 
 _OURS = "arcacct: "
 _DRAFT = re.compile(r"maintenance\.[0-9]+")
 UNFINISHED = re.compile(re.escape(TEMPORARY) + "[0-9a-f]{16}")
-"""The folder of a copy that is being made."""
+"""The folder of an unfinished copy."""
 _GRACE_S = 60
-"""What is younger may not be locked yet."""
+"""A younger file may not be locked yet."""
 _IN_TURNS = f"{_OURS}prune "
 """A work that lets others have their turn again and again: for that one is worth waiting."""
 _TURN_S = 5.0
-"""How long its part between two turns may take; some tenths of a second do."""
+"""How long its part between two turns may take; usually some tenths of a second."""
 _RESTORE = "`arcacct db restore FILE`"
 _AGAIN = {"init": "`arcacct db init --new-life`"}
 """The command that continues an interrupted one while there is no database, by its first word."""
@@ -139,10 +140,10 @@ _AGAIN = {"init": "`arcacct db init --new-life`"}
 @contextmanager
 def maintenance(database: str, work: str) -> Iterator[None]:
     """
-    Keep recorder and commands away from a database as long as it takes; ``work`` says what is done, in a word or two.
+    Keep recorder and commands away from a database during some work; ``work`` names it in a word or two.
 
-    Writers that were already waiting in the queue may still write: see `alone`. The file outlives an error that
-    leaves no database behind. Raises StoreBusy when somebody else works on it.
+    Writers that were already waiting in the queue may still write: see `alone`. The file outlives an error that leaves
+    no database behind. Raises StoreBusy when another process works on it.
     """
     path = _path(database)
     fd = _taken(path, f"{_OURS}{work} by process {os.getpid()}\n".encode())
@@ -173,7 +174,7 @@ def alone(database: str, queue_lock: str, work: str) -> Iterator[None]:
 
 @contextmanager
 def locked(fd: int) -> Iterator[None]:
-    """Hold the lock on an open file, however long others have it; closes the descriptor."""
+    """Take the lock on an open file, waiting as long as needed; closes the descriptor at the end."""
     try:
         fcntl.flock(fd, fcntl.LOCK_EX)
         yield
@@ -183,11 +184,9 @@ def locked(fd: int) -> Iterator[None]:
 
 def refuse_maintenance(database: str) -> None:
     """
-    Raise StoreBusy while a database is being worked on; what a killed process left behind is cleared away.
+    Raise StoreBusy during maintenance of a database; the file of a killed process is removed.
 
-    For a prune it waits until others have their turn.
-
-    Raises StoreError when that was in the middle of a restore, so that there is no database.
+    During a prune it waits for its turn. Raises StoreError if a restore was killed, so that there is no database.
     """
     path = _path(database)
     try:
@@ -248,7 +247,10 @@ def _taken(path: str, words: bytes) -> int:
 
 
 def killed(directory: str, name: re.Pattern[str]) -> list[str]:
-    """What killed processes left in a directory under such names: who is at work has a lock on it, and is fast."""
+    """
+    Return the leftovers of killed processes in a directory under such names: a running process has a lock on its file,
+    and is fast.
+    """
     found = []
     with suppress(OSError), os.scandir(directory) as entries:
         for entry in entries:
@@ -270,7 +272,7 @@ def leftovers(directory: str) -> list[str]:
 
 
 def _is_named(draft: str, path: str) -> bool:
-    """Give the draft its name, unless somebody works under it, which is StoreBusy; False: somebody was faster."""
+    """Give the draft its name. Raises StoreBusy if another process works under it; False: another was faster."""
     try:
         os.link(draft, path)
     except FileExistsError:
@@ -308,14 +310,13 @@ def _is_still(path: str, fd: int) -> bool:
         return False
 
 
-# Backup while others write, restore, compaction, and the record of when each was done last.
+# Backup while others write, restore, compaction, and the record of the last time of each.
 
 
-# When the databases were last cared for: backed up, checked, pruned, copied for readers.
-#
-# A small file next to them, `care.json`, by operation: its end (UTC seconds), and whether it succeeded; of a
-# copy for readers also the life of the database, and where it is. It is no part of the databases: a check changes
-# nothing in them, and one that is put back must not say that it was checked.
+# The last maintenance of the databases: backup, check, prune, copy for readers.  A small file next to them,
+# `care.json`, by operation: its end (UTC seconds), and whether it succeeded; for a copy for readers also the
+# incarnation of the database, and the path. It is not in the databases: a check changes nothing in them, and a restored
+# one must not claim that it was checked.
 
 
 BACKUP, CHECK, PRUNE, SNAPSHOT = KINDS = ("backup", "check", "prune", "snapshot")
@@ -324,7 +325,7 @@ _LARGEST_CHARACTERS = 2**16
 
 
 class MaintenanceEntry(NamedTuple):
-    """The last time of a kind of care."""
+    """The last time of a kind of maintenance."""
 
     at_s: int
     is_well: bool
@@ -335,7 +336,7 @@ class MaintenanceEntry(NamedTuple):
 
 
 def log_done(directory: str, kind: str, *, is_well: bool = True, life: str = "", path: str = "") -> None:
-    """What was done now; by who may only read the databases nothing is remembered."""
+    """Store what was done now; for a user who may only read the databases, nothing is stored."""
     done = MaintenanceEntry(int(time.time()), is_well, life, path)
     found = {name: [one for one in care if one != ""] for name, care in (last_done(directory) | {kind: done}).items()}
     # Any user with access to the directory may read it.
@@ -344,7 +345,7 @@ def log_done(directory: str, kind: str, *, is_well: bool = True, life: str = "",
 
 
 def last_done(directory: str) -> dict[str, MaintenanceEntry]:
-    """By kind what was done last; what is not known is absent, and so is a copy that was removed."""
+    """Return the last time of each kind; unknown ones are absent, and so is a copy that was removed."""
     with suppress(OSError, ValueError, TypeError, AttributeError):
         with open(os.path.join(directory, _FILE), encoding="utf-8") as file:
             found = parsed(file.read(_LARGEST_CHARACTERS))
@@ -358,7 +359,7 @@ def last_done(directory: str) -> dict[str, MaintenanceEntry]:
 
 
 def _is_gone(path: str) -> bool:
-    """Not for one who may not look."""
+    """Whether it is gone; false for a user who may not look."""
     try:
         os.stat(path)
     except (FileNotFoundError, NotADirectoryError):

@@ -1,9 +1,8 @@
 """
-Reading a database that somebody else made: its tables are read, and nothing else of it is run.
+Reading a foreign database: its tables are read, and nothing else of it is run.
 
-A file can have a view with a query without end in the place of a table, columns that are computed, modules of
-SQLite's behind its tables, or one value of a gigabyte. A-REX's databases have none of that, so no user loses by its
-being refused.
+A file can have a view with an endless query in place of a table, computed columns, modules of SQLite behind its tables,
+or one value of a gigabyte. A-REX's databases have none of these, so refusing them harms no user.
 """
 
 from __future__ import annotations
@@ -16,12 +15,12 @@ from sqlite3 import Connection, connect
 from arcacct.errors import InputError
 
 LONGEST_S = 300.0
-"""How long one question may take: an honest one of a million jobs takes seconds."""
+"""The longest time of one query: a normal one of a million jobs takes seconds."""
 LARGEST_VALUE_BYTES = 2**20
-"""As long as a line of a control file may be; SQLite refuses longer ones, also while it computes."""
+"""The limit of a line of a control file; SQLite refuses longer values, also while it computes."""
 _MEMORY_BYTES = 512 * 2**20
 STEPS = 100_000
-"""Virtual machine instructions between two looks at the clock: some milliseconds."""
+"""Virtual machine instructions between two checks of the clock: some milliseconds."""
 _NAMES = frozenset({"ID", "Name"})
 _TABLES = {
     "AAR": frozenset(
@@ -50,18 +49,18 @@ _NUMBERED = {"AAR": "RecordID", "Users": "ID", "Queues": "ID", "Endpoints": "ID"
 
 
 class Foreign(Connection):
-    """A database that somebody else made, open for reading, with limits of time, memory and size of values."""
+    """A foreign database, open for reading, with limits of time, memory and size of values."""
 
     views: frozenset[str] = frozenset()
-    """Names of its views, in small letters: they are not read."""
+    """Names of its views, in lower case: they are not read."""
     _deadline = 0.0
 
     def more_time(self, seconds: float = LONGEST_S) -> None:
-        """A new question begins; SQLite says "interrupted" to one that takes longer."""
+        """Start the time of a new query; SQLite reports "interrupted" for one that takes longer."""
         self._deadline = time.monotonic() + seconds
 
     def watch(self, alive: Callable[[], bool] = lambda: True) -> None:
-        """End what runs too long, or as soon as ``alive`` says False."""
+        """Stop a query that runs too long, or as soon as ``alive`` returns False."""
         self.set_progress_handler(lambda: 0 if time.monotonic() < self._deadline and alive() else 1, STEPS)
 
     def allows(self, action: int, one: str | None, via: str | None) -> bool:
@@ -71,18 +70,18 @@ class Foreign(Connection):
 
 
 def open_foreign(uri: str) -> Foreign:
-    """Open a file of somebody else's, by SQLite's URI. Raises DatabaseError."""
+    """Open a foreign file, by SQLite's URI. Raises DatabaseError."""
     con: Foreign = connect(uri, timeout=30.0, isolation_level=None, uri=True, factory=Foreign)
     try:
         con.more_time()
         con.watch()
         con.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, LARGEST_VALUE_BYTES)
         con.setlimit(sqlite3.SQLITE_LIMIT_ATTACHED, 0)
-        # Nothing is read by these. A program that is built without one of them passes it over.
+        # No column is read by these. A program that is built without one of them ignores it.
         for setting in ("query_only = 1", "trusted_schema = 0", "cell_size_check = 1", "mmap_size = 0"):
             con.execute(f"PRAGMA {setting}")
         con.execute("PRAGMA ignore_check_constraints = 1")
-        # Of the whole process; it can only be made smaller.
+        # This applies to the whole process; it can only be lowered.
         con.execute(f"PRAGMA hard_heap_limit = {_MEMORY_BYTES}")
     except BaseException:
         con.close()
@@ -92,9 +91,9 @@ def open_foreign(uri: str) -> Foreign:
 
 def require_tables(con: Foreign, path: str) -> int:
     """
-    See that an open database has A-REX's tables, and that they are plain ones; 1 (ARC 6) or 2 (ARC 7).
+    Check that an open database has A-REX's tables, and that they are plain ones; return 1 (ARC 6) or 2 (ARC 7).
 
-    To be called before anything is read from them. Raises InputError, DatabaseError.
+    Call this before any other read. Raises InputError, DatabaseError.
     """
     tables: dict[str, str] = {}
     views = set()

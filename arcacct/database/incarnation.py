@@ -1,6 +1,6 @@
 """
-Which two databases belong together (INVARIANTS 11): each remembers the other, so an old, lost or foreign one is
-noticed.
+Checks which two databases belong together (INVARIANTS 11): each stores the other's identity, so an old, lost or foreign
+one is noticed.
 """
 
 from __future__ import annotations
@@ -27,18 +27,20 @@ _LEDGER_LOST = "LEDGER_LOST"
 _LOST_RUNS = "LOST_RUNS"
 _DOUBT_FENCE = "DOUBT_FENCE"
 _FORGOTTEN = "FORGOTTEN"
-"""Of a former program: from when to when neither database knows what was published."""
+"""From an older program: the period for which neither database knows what was published."""
 RESTORED, _COMPARED = "ARCACCT_RESTORED", "compared"
-"""Noted in a ledger that was put back, until the next run."""
+"""Noted in a restored ledger, until the next run."""
 _UNSURE = "UNSURE_MONTHS"
-"""Of accounting.db: what the ledger knows of uncertain months (`_UNSURE_COLUMNS`), JSON, for when it is lost."""
+"""
+In accounting.db: the ledger's knowledge of uncertain months (`_UNSURE_COLUMNS`) as JSON, in case the ledger is lost.
+"""
 _UNSURE_COLUMNS = "Target, Year, Month, UncertainJobs, UncertainSince, Answered, IsEarlier"
 _CERTAIN = "UPDATE TargetMonths SET UncertainSince = NULL, UncertainJobs = NULL, Answered = NULL, IsEarlier = 0"
 _ANY_ROW = 2**63 - 1
 
 
 class DatabaseMismatch(Enum):
-    """What is wrong with how the two databases know each other, and what that means, for people."""
+    """A mismatch of the two databases, and its consequence, for people."""
 
     LEDGER_OLD = (
         "publishing.db is an older copy: messages since the copy are unknown. Their records are sent again, which"
@@ -67,13 +69,13 @@ MEANING = {doubt: doubt.value for doubt in DatabaseMismatch}
 
 
 class IncarnationState(NamedTuple):
-    """What the two databases remember of each other."""
+    """The knowledge of the two databases about each other."""
 
     incarnation: str
     incarnation_history: frozenset[str]
-    """The accounting database's own incarnation and those it came from."""
+    """The accounting database's own incarnation and the earlier ones that it continues."""
     passed: int
-    """How many fences the accounting database has passed, and up to which Seq of FinishedLog the last one was."""
+    """How many fences the accounting database has passed, and the Seq of FinishedLog at the last one."""
     horizon: int
     ledger_of: str | None
     """The ledger that accounting.db knows, and its number of started runs."""
@@ -85,28 +87,28 @@ class IncarnationState(NamedTuple):
     target_incarnations: frozenset[str]
     """The incarnations of accounting.db in the ledger's targets."""
     known_incarnations: frozenset[str]
-    """Those, and all that it has ever met with what they came from."""
+    """Those, and all that it has ever met, with their predecessors."""
     restored: bool
     """publishing.db came from a backup, and nothing was published since."""
     compared: bool
-    """It was compared with the ledger that it replaced: `TargetMonths` has what that knew besides."""
+    """It was compared with the ledger that it replaced: `TargetMonths` has the additional knowledge of that one."""
     previous_incarnation: str | None
-    """The incarnation of accounting.db at the last run that it knows of."""
+    """The incarnation of accounting.db at the last run that it knows."""
     last_run: int | None
-    """When the last run ended that the ledger knows of, UTC seconds."""
+    """When the last run known to the ledger ended, UTC seconds."""
     fences_noted: int
-    """How many fences the note of the place knows; 0: unknown."""
+    """The number of fences in the note of the place; 0: unknown."""
     is_behind: bool
-    """Whether a target was sent more of this incarnation of accounting.db than it has logged."""
+    """Whether a target was sent more of this incarnation of accounting.db than the database has logged."""
 
 
 class Fence(NamedTuple):
-    """What a fence tells."""
+    """The content of a fence."""
 
     horizon: int
     """The highest Seq that is on disk."""
     passed: int
-    """How many fences this database has seen: a number that comes again betrays an older copy of it."""
+    """How many fences this database has seen: a repeated number reveals an older copy."""
 
 
 def incarnation_state(
@@ -115,7 +117,7 @@ def incarnation_state(
     """
     The state in both, read-only, and the number of fences in the place file.
 
-    Of the ledger of a rehearsal neither accounting.db nor the note knows anything.
+    Neither accounting.db nor the note knows the ledger of a rehearsal.
     """
     ours = dict(accounting.execute("SELECT KeyName, KeyValue FROM DBConfig").fetchall())
     theirs = dict(publishing.execute("SELECT KeyName, KeyValue FROM DBConfig").fetchall())
@@ -149,7 +151,7 @@ def incarnation_state(
 
 
 def mismatches(what: IncarnationState) -> list[DatabaseMismatch]:
-    """What is wrong between the two."""
+    """Return the mismatches between the two."""
     found = []
     if what.target_incarnations and not what.known_incarnations & what.incarnation_history:
         found.append(DatabaseMismatch.FOREIGN)
@@ -157,7 +159,7 @@ def mismatches(what: IncarnationState) -> list[DatabaseMismatch]:
         found.append(DatabaseMismatch.LEDGER_OLD if what.target_incarnations else DatabaseMismatch.LEDGER_LOST)
     elif what.runs_of > what.runs or what.restored or what.fences_noted > (what.fences or what.fences_noted):
         found.append(DatabaseMismatch.LEDGER_OLD)
-    # An older program noted no fences: what it sent is all that tells.
+    # An older program noted no fences: only its messages show how far it came.
     fences = max(what.fences or 0, what.fences_noted)
     if what.incarnation in what.known_incarnations and (what.is_behind or what.passed < fences):
         found.append(DatabaseMismatch.ACCOUNTING_OLD)
@@ -172,11 +174,11 @@ def mismatches(what: IncarnationState) -> list[DatabaseMismatch]:
 
 def begin_run(accounting: Connection, publishing: Connection, here: Places) -> Fence:
     """
-    Begin a run of publishing: each database notes the other, and the fence makes the accounting database durable.
+    Start a run of publishing: each database notes the other, and the fence makes the accounting database durable.
 
     An older copy of the accounting database starts its own incarnation here, and after an older ledger every target has
-    a doubt. Raises ConfigError for two databases that do not belong together. Killed anywhere, the next run notices
-    the same.
+    a doubt. Raises ConfigError for two databases that do not belong together. If this is killed at any point, the next
+    run notices the same.
     """
     rehearsing = here.rehearsal is not None
     what = incarnation_state(accounting, publishing, rehearsing=rehearsing, fences_noted=location.fence(here))
@@ -193,7 +195,7 @@ def begin_run(accounting: Connection, publishing: Connection, here: Places) -> F
             fences = what.fences or 0
             note(publishing, _DOUBT_FENCE, fences if in_doubt_after is None else min(fences, int(in_doubt_after)))
             if not rehearsing:
-                # What it knew of months that are unsure, as accounting.db remembers it.
+                # Its months in doubt, as accounting.db stores them.
                 publishing.executemany(
                     f"INSERT INTO TargetMonths ({_UNSURE_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?)"
                     " ON CONFLICT DO UPDATE SET Answered = coalesce(Answered, excluded.Answered), (UncertainSince,"
@@ -222,7 +224,7 @@ def begin_run(accounting: Connection, publishing: Connection, here: Places) -> F
             note(accounting, _UNSURE, json.dumps(unsure))
             accounting.execute("DELETE FROM DBConfig WHERE KeyName = ?", (_FORGOTTEN,))
 
-    # Never fewer than the ledger knows: a copy that is known for one must not be taken for an older one again.
+    # Never fewer than the ledger knows: a copy that was recognised must not be taken for an older one again.
     passed = raise_fence(accounting, here, note_the_ledger, at_least=max(what.fences or 0, what.fences_noted))
     with transaction(publishing):
         note(publishing, "FENCES_PASSED", passed.passed)
@@ -240,11 +242,11 @@ def begin_run(accounting: Connection, publishing: Connection, here: Places) -> F
 
 def compare_ledgers(con: Connection) -> None:
     """
-    Note in a ledger that is about to replace another one, attached as ``Replaced``, what that one knows besides.
+    Note in a ledger the additional knowledge of the ledger that it will replace, attached as ``Replaced``.
 
-    A month for which that one sent a receiver something else is affected by the restore. Its sums are copied
-    with their keys, so that zeros can be sent for them; no message of ours has them (MessageID 0). Nothing is stored
-    where it is no later state of the same ledger. In the caller's transaction.
+    A month is affected by the restore if the replaced ledger sent a receiver other data for it. Its sums are copied
+    with their keys, so that zeros can be sent for them; no message of ours has them (MessageID 0). Nothing is stored if
+    the replaced ledger is not a later state of the same one. Inside the caller's transaction.
     """
     mine, theirs = (
         dict(con.execute(f"SELECT KeyName, KeyValue FROM {name}.DBConfig").fetchall()) for name in ("main", "Replaced")
@@ -252,7 +254,7 @@ def compare_ledgers(con: Connection) -> None:
     newer = int(theirs.get("RUNS", 0)) >= int(mine.get("RUNS", 0))
     if not newer or mine.get("ARCACCT_INCARNATION") != theirs.get("ARCACCT_INCARNATION"):
         return
-    # The other ledger is as the program before this one left it, if that wrote it last.
+    # If the program before this one wrote the other ledger last, it is as that program left it.
     totals, sums, months = "PublishedTotals", "SentSummaries", "TargetMonths"
     if int(theirs["ARCACCT_SCHEMA"]) == schema.PUBLISHING.oldest:
         totals, sums, months = "Given", "SumKeys", "Months"
@@ -302,7 +304,7 @@ def _note_unsure(
     now = int(time.time())
     span = noted(accounting, _FORGOTTEN)
     if span is not None:
-        # Of a former program; what was accepted since then was answered.
+        # Of an earlier program; records that were accepted since then were answered.
         begun, ended = map(int, span.split())
         _insert_unsure(publishing, begun, ended, now)
         publishing.execute(
@@ -319,7 +321,7 @@ def _note_unsure(
         return
     since = what.last_run
     if since is None:
-        # When the backup was made that this life began with, as its last job tells.
+        # The time of the backup with which this incarnation started, by its last job.
         sql = "SELECT max(EndTime) FROM FinishedLog JOIN AAR USING (RecordID) WHERE Seq <= ? AND EndTime <= ?"
         seq = what.horizon if DatabaseMismatch.ACCOUNTING_OLD in found else schema.incarnation_start_seq(accounting)
         (since,) = accounting.execute(sql, (seq, now)).fetchone()
@@ -328,7 +330,10 @@ def _note_unsure(
 
 
 def _insert_unsure(con: Connection, since: int, until: int, now: int) -> None:
-    """The months from one moment to another, of each target; those that were answered before are asked anew."""
+    """
+    Mark the months from one moment to another as uncertain, for each target; those that were answered before are asked
+    again.
+    """
     first, last = (one.tm_year * 12 + one.tm_mon - 1 for one in map(time.gmtime, (since, until)))
     months = [(number // 12, number % 12 + 1, now) for number in range(first, last + 1)]
     con.executemany(f"{_CERTAIN} WHERE Year = ? AND Month = ?", [one[:2] for one in months])
@@ -341,7 +346,7 @@ def _insert_unsure(con: Connection, since: int, until: int, now: int) -> None:
 
 
 def _both_are_old(what: IncarnationState, found: list[DatabaseMismatch]) -> bool:
-    """Whether both databases are copies of the past: neither knows what the other forgot."""
+    """Whether both databases are old copies: neither has what the other lost."""
     if DatabaseMismatch.LEDGER_OLD not in found and DatabaseMismatch.LEDGER_LOST not in found:
         return False
     if what.previous_incarnation is None:
@@ -351,12 +356,12 @@ def _both_are_old(what: IncarnationState, found: list[DatabaseMismatch]) -> bool
 
 def raise_fence(con: Connection, here: Places, also: Callable[[], None] = lambda: None, *, at_least: int = 0) -> Fence:
     """
-    Commit one real row with an fsync: all that was committed before is on disk since.
+    Commit one real row with an fsync: after it, all earlier commits are on disk.
 
-    With synchronous=NORMAL the last commits may be lost with the power; their Seq would be issued again for other jobs
-    while the publisher's cursor is behind them.
-    (Synced before the turn as well, so that the sync in the turn, for which others wait, has next to nothing to write.)
-    ``also`` is done in the same transaction; the fences are counted on from ``at_least``.
+    With synchronous=NORMAL a power cut may lose the last commits; their Seq would be issued again for other jobs, while
+    the publisher's cursor is already past them. (It also syncs before the turn, so that the sync in the turn, for which
+    others wait, has almost nothing to write.) ``also`` runs in the same transaction; the number of fences continues
+    from ``at_least``.
     """
     make_durable(here.database)
     con.execute("PRAGMA synchronous = FULL")
@@ -378,25 +383,28 @@ def highest_seq(con: Connection) -> int:
 
 
 def is_successor(con: Connection) -> bool:
-    """Whether there was a ledger that knew more than this one: a target without a cursor need not be a new one."""
+    """Whether there was a ledger with more knowledge: then a target without a cursor may not be new."""
     return noted(con, _LEDGER_LOST) is not None
 
 
 def may_lack(con: Connection, since_s: int) -> bool:
-    """Whether a former ledger may have known messages of ``since_s`` (UTC seconds) or later that this one lacks."""
+    """Whether a former ledger may have had messages of ``since_s`` (UTC seconds) or later that this one lacks."""
     found_s = noted(con, _LEDGER_LOST)
     # An older program noted 1, and no time.
     return found_s is not None and (found_s == "1" or since_s < int(found_s))
 
 
 def uncertain_after_seq(con: Connection, target: str) -> int | None:
-    """After which Seq the ledger does not know what the target was sent; ``None``: it knows all."""
+    """Return the Seq after which the ledger does not know what the target was sent; ``None``: it knows everything."""
     row = con.execute("SELECT UncertainAfterSeq FROM Targets WHERE Target = ?", (target,)).fetchone()
     return None if row is None or row[0] is None else int(row[0])
 
 
 def uncertain_fence(con: Connection) -> int:
-    """After which fence of accounting.db the ledger does not know what a target in doubt was sent; 0: it knows none."""
+    """
+    Return the fence of accounting.db after which the ledger does not know what a target in doubt was sent; 0: no fence
+    is known.
+    """
     return int(noted(con, _DOUBT_FENCE) or 0)
 
 
@@ -407,12 +415,12 @@ def fences_passed(con: Connection) -> int:
 
 
 def saved_names(con: Connection, target: str) -> list[dict[str, object]]:
-    """By what names, and which filter, a target was published to, as accounting.db remembers it; the last ones last."""
+    """Return the names and the filter with which a target was published to, by accounting.db; the latest come last."""
     return list(json.loads(noted(con, f"{_NAMES}{target}") or "[]"))
 
 
 def save_names(con: Connection, here: Places, target: str, names: Sequence[Mapping[str, object]]) -> None:
-    """Note the names by which a target is and was published to, for the day on which the ledger is lost."""
+    """Store the present and former names of a target, in case the ledger is lost."""
     if here.rehearsal is None and names != saved_names(con, target):
         with writing(con, here):
             note(con, f"{_NAMES}{target}", json.dumps(names, sort_keys=True))
@@ -420,10 +428,10 @@ def save_names(con: Connection, here: Places, target: str, names: Sequence[Mappi
 
 def last_row(con: Connection, target: str) -> int:
     """
-    The highest number that a receiver (SGAS) gave to a record, as accounting.db remembers it; 0 for none.
+    Return the highest number that a receiver (SGAS) gave to a record, by accounting.db; 0: none.
 
-    A number up to there that a lost ledger does not know belongs to an older record of the receiver. It is unknown how
-    far that goes if the last run before the loss did not come to its end.
+    A number up to there that a lost ledger does not know belongs to an older record of the receiver. The highest number
+    is unknown if the last run before the loss did not finish.
     """
     row, run = (noted(con, f"{_LAST_ROW}{target}") or "0 0").split()
     lost = noted(con, _LOST_RUNS)
@@ -440,7 +448,7 @@ def note_last_row(con: Connection, here: Places, target: str, row: int) -> None:
 
 
 def clear_uncertain(con: Connection, target: str) -> None:
-    """All that was in doubt of a target has been sent again or taken back."""
+    """Note that everything in doubt for a target was sent again or cancelled."""
     with transaction(con):
         con.execute("UPDATE Targets SET UncertainAfterSeq = NULL WHERE Target = ?", (target,))
         con.execute(

@@ -18,27 +18,30 @@ _SHARED = "SELECT pageno, count(*), group_concat(DISTINCT name) FROM dbstat GROU
 
 
 def tables(con: Connection) -> list[str]:
-    """Each can be checked alone: a WAL restarts only without readers, and everybody reads its content."""
+    """
+    The names of the tables. Each can be checked alone: a WAL restarts only without readers, and everybody reads its
+    content.
+    """
     return [name for (name,) in con.execute("SELECT name FROM sqlite_schema WHERE type = 'table' ORDER BY name")]
 
 
 class Damage(NamedTuple):
-    """What of a table and its indexes is damaged."""
+    """The damaged parts of a table and its indexes."""
 
     problems: list[str]
-    """In SQLite's words; empty: it is whole."""
+    """In SQLite's words; empty: no damage."""
     rows: bool
     """Whether rows are damaged, as far as SQLite can find it."""
     indexes: list[str]
-    """Those that must be built anew."""
+    """Indexes that must be rebuilt."""
 
 
 def damage(con: Connection, table: str) -> Damage:
     """
-    Ask SQLite, and read the rows and each index for themselves.
+    Run SQLite's check, and read the rows and each index separately.
 
     An index is damaged if it cannot be read, has more or fewer entries than there are rows, or if SQLite names its
-    pages. (A row and an entry that differ do not tell which of both is damaged.) Raises DatabaseError for anything but
+    pages. (If a row and an entry differ, it is unknown which of them is damaged.) Raises DatabaseError for anything but
     damage.
     """
     problems = _told(con, f"PRAGMA integrity_check({_quoted(table)})")
@@ -56,7 +59,7 @@ def damage(con: Connection, table: str) -> Damage:
             rows |= is_named(root)
             continue
         of_part = re.search(r"\)\s*(WHERE\s.*)", sql or "", re.IGNORECASE | re.DOTALL)
-        # Not count(*), for which SQLite reads the index that it likes best.
+        # Not count(*), for which SQLite would choose any index.
         by_index, by_rows = (
             _readable(con, f"SELECT sum(1) FROM {_quoted(table)} {by} {of_part[1] if of_part else ''}")
             for by in (f"INDEXED BY {_quoted(name)}", "NOT INDEXED")
@@ -67,7 +70,7 @@ def damage(con: Connection, table: str) -> Damage:
 
 
 def pages(con: Connection, table: str) -> list[str]:
-    """What is wrong with a table's pages and its indexes: first what is damaged, and what to do."""
+    """Return the problems of a table's pages and its indexes: first the damage, and what to do."""
     found = damage(con, table)
     if not found.problems:
         return []
@@ -101,9 +104,9 @@ def use_of_pages(con: Connection) -> list[str]:
     """
     Problems beyond one table: pages used twice or not at all. One read transaction, a tenth of the cost of tables.
 
-    (The whole integrity_check does not tell it either, where SQLite happens to come to a view first: then it takes
-    itself for a check of one table.) If SQLite is built without dbstat, unused pages are not found. Of
-    pages that are free SQLite tells only how many there are.
+    (The whole integrity_check does not report them either if SQLite meets a view first: then it runs as a check of one
+    table.) If SQLite is built without dbstat, unused pages are not found. For free pages SQLite reports only the
+    number.
     """
     if ("ENABLE_DBSTAT_VTAB",) not in con.execute("PRAGMA compile_options").fetchall():
         return _told(con, "PRAGMA quick_check")
@@ -137,7 +140,7 @@ def _told(con: Connection, statement: str) -> list[str]:
 
 
 def references(con: Connection, table: str) -> list[str]:
-    """The rows of a table that refer to none."""
+    """Return the rows of a table that refer to a missing row."""
     return [
         f"{table} row {row}: {parent} has no such row"
         for table, row, parent, _id in con.execute(f"PRAGMA foreign_key_check({_quoted(table)})")
@@ -149,7 +152,7 @@ def _quoted(name: str) -> str:
 
 
 def schema(con: Connection, kind: DatabaseKind) -> list[str]:
-    """What a new database has and this one lacks, or has otherwise. What somebody added is no problem."""
+    """Return what this database lacks or has differently from a new one. Additions are no problem."""
     with closing(in_memory(kind)) as fresh:
         wanted, found = _described(fresh), _described(con)
     missing = [f"{name} is missing" for name in wanted if name not in found]
@@ -159,7 +162,7 @@ def schema(con: Connection, kind: DatabaseKind) -> list[str]:
 
 def _described(con: Connection) -> dict[str, object]:
     """Every table, index, view and trigger by kind and name, in a form that can be compared."""
-    # Without plugins: what others have installed for sqlite-utils does not run here.
+    # Without plugins: do not run plugins that others installed for sqlite-utils.
     database: Any = sqlite_utils_package().Database(con, execute_plugins=False)
     described: dict[str, object] = {}
     for table in database.tables:

@@ -20,7 +20,7 @@ from arcacct.files.safe_open import private
 _DIGITS = 19
 """A number of fewer digits is one that SQLite holds."""
 _FIRST_PAGE_BYTES = 4096
-"""What a database has before its first script is committed; SQLite's size of a page."""
+"""The size of a database before its first script is committed; SQLite's size of a page."""
 _WAYS = (
     "if it is elsewhere, fix database= in [arcacct]; if it is lost, restore a backup with `arcacct db restore FILE`; "
     "without a backup create a new one with `arcacct db init --new-life`, then run `arcacct import arex` and `arcacct "
@@ -33,21 +33,21 @@ PSEUDONYMS, REPORTS, CARE = "pseudonyms.key", "reports.json", "care.json"
 
 
 class LocationFile(NamedTuple):
-    """What the note says."""
+    """The content of the note."""
 
     database: str
     """Absolute path."""
     incarnation: str
-    """Of the accounting database, when the note was written."""
+    """The incarnation of the accounting database, when the note was written."""
     former: tuple[str, ...] = ()
-    """Directories that the databases were in before: a launcher that does not know may still spool there."""
+    """Earlier directories of the databases: a launcher with an old configuration may still spool there."""
 
 
 def read(here: Places) -> LocationFile | None:
     """
-    The note; ``None`` when there is none, or none that this user may read.
+    Return the note; ``None`` if there is none that this user may read.
 
-    Raises ConfigError for a file that is no note, StoreError when the file system refuses.
+    Raises ConfigError for a file that is no note, StoreError for an error of the file system.
     """
     lines = _lines(here)
     if lines is None:
@@ -75,7 +75,7 @@ def _lines(here: Places) -> list[tuple[str, str, str]] | None:
 
 def fence(here: Places) -> int:
     """
-    How many fences the accounting database had passed at the last run of publishing that the note knows; 0: unknown.
+    Return how many fences the accounting database had passed at the last run of publishing in the note; 0: unknown.
 
     Raises StoreError as `read`.
     """
@@ -85,12 +85,13 @@ def fence(here: Places) -> int:
 
 def write(here: Places, note: LocationFile, passed: int = 0) -> None:
     """
-    Write the note, whole or not at all, and on disk afterwards; ``passed`` is its fence, if that is a later one.
+    Write the note, completely or not at all; it is on disk afterwards.
 
-    Raises OSError when it cannot be: no control directory, no right, a full disk.
+    ``passed`` is its fence, if that is a later one. Raises OSError if this is impossible: no control directory, no
+    right, a full disk.
     """
     lines = [f"database={note.database}", f"incarnation={note.incarnation}", *(f"former={one}" for one in note.former)]
-    # A restored database has passed fewer than the note knows: that is what the note is for.
+    # A restored database has passed fewer fences than the note has: the note exists for this case.
     if passed := max(passed, fence(here)):
         lines.append(f"fence={passed}")
     if any("\n" in line for line in lines):
@@ -102,7 +103,7 @@ def write(here: Places, note: LocationFile, passed: int = 0) -> None:
         own_as(folder, here.controldir)
     temporary = os.path.join(folder, f".arcacct.place.{os.getpid()}")
     try:
-        # What a killed process left. By "x" it is ours: the directory may be that of A-REX's user.
+        # The file of a killed process. Mode "x" makes it ours: the directory may belong to A-REX's user.
         with suppress(FileNotFoundError):
             os.unlink(temporary)
         with open(temporary, "xb", opener=private) as file:
@@ -119,16 +120,16 @@ def write(here: Places, note: LocationFile, passed: int = 0) -> None:
 
 
 def own_as(path: str | int, other: str) -> None:
-    """What root writes (path or descriptor) belongs to the user of A-REX, as the other path does. Raises OSError."""
+    """Give a file of root (path or descriptor) to the user of A-REX, who owns the other path. Raises OSError."""
     if os.geteuid() == 0:
         status = os.stat(other)
-        # That user may have put a link in its place: what it leads to is not given away.
+        # That user may have put a link in its place: do not give away the file that it leads to.
         os.chown(path, status.st_uid, status.st_gid, follow_symlinks=isinstance(path, int))
 
 
 def settle(here: Places, con: Connection) -> None:
     """
-    Note the place of an open database where there is no note yet, and where the files were moved by hand.
+    Note the place of an open database if there is no note yet, or if the files were moved by hand.
 
     A note that cannot be written is no error: there may be no control directory. Raises as `refuse_unrelated`.
     """
@@ -139,9 +140,9 @@ def settle(here: Places, con: Connection) -> None:
 
 def refuse_unrelated(here: Places, con: Connection) -> LocationFile | None:
     """
-    Return the note, if there is one, as it fits the open database.
+    Return the note, if there is one that fits the open database.
 
-    Raises ConfigError when the noted database is gone and this one does not continue from it.
+    Raises ConfigError if the noted database is missing and this one does not continue from it.
     """
     note = read(here)
     if note and not _same(note.database, here.database) and note.incarnation not in incarnation_history(con):
@@ -153,7 +154,7 @@ def refuse_unrelated(here: Places, con: Connection) -> LocationFile | None:
 
 
 def note_down(here: Places, con: Connection, before: LocationFile | None) -> None:
-    """Note an open database, with the places that it had ``before``; does nothing when no note can be written."""
+    """Note an open database, with its places ``before``; does nothing if no note can be written."""
     try:
         write(here, LocationFile(here.database, incarnation(con), former_of(before, here.directory)))
     except OSError:
@@ -164,7 +165,7 @@ def note_fence(here: Places, life: str, passed: int) -> None:
     """
     Note how many fences the accounting database has passed; on disk afterwards.
 
-    Without a note that can be written there is no third witness, which is no error. Raises ConfigError as `read`.
+    If no note can be written, this is no error. Raises ConfigError as `read`.
     """
     before = read(here)
     if before is not None:
@@ -173,7 +174,7 @@ def note_fence(here: Places, life: str, passed: int) -> None:
 
 
 def former_of(before: LocationFile | None, directory: str) -> tuple[str, ...]:
-    """The former directories of databases that are in ``directory`` now and were where a note says ``before``."""
+    """Return the former directories of the databases that are now in ``directory``; a note calls them ``before``."""
     if before is None:
         return ()
     known = dict.fromkeys((*before.former, os.path.dirname(before.database)))
@@ -201,7 +202,7 @@ def spools(here: Places) -> list[str]:
 
 def refuse_another(here: Places) -> None:
     """
-    Refuse to begin or to use a database while the control directory has another one, wherever that is.
+    Refuse to create or use a database while the control directory has another one, wherever that is.
 
     Raises ConfigError with both paths.
     """
@@ -222,9 +223,9 @@ def refuse_another(here: Places) -> None:
 
 def refuse_lost(here: Places) -> bool:
     """
-    Refuse to begin a database where there was one, or below a directory that is none of A-REX's.
+    Refuse to create a database if there was one, or below a directory that is not A-REX's.
 
-    Returns whether it is there. Raises ConfigError with the ways out.
+    Returns whether it exists. Raises ConfigError with the solutions.
     """
     if has_database(here.database):
         return True
@@ -254,7 +255,7 @@ def misplaced(here: Places) -> str:
     (It would stay empty: A-REX uses another directory, or the file system is not mounted.)
     """
     usual = _same(here.database, usual_database(here.controldir))
-    # A-REX makes all four folders when it starts; a copy may lack those that were empty. Or it at least writes its own
+    # A-REX makes all four folders when it starts; a copy may lack the empty ones. Otherwise it at least writes its own
     # accounting there.
     made = (*STATUS_FOLDERS, *(f"accounting/{name}" for name in AREX_DATABASES))
     if not usual or has_database(here.database) or any(os.path.exists(f"{here.controldir}/{name}") for name in made):
@@ -279,7 +280,7 @@ def refuse_no_file(*paths: str) -> None:
 
 
 def refuse_missing(here: Places) -> None:
-    """Raise the StoreError of a command that only reads, when there is no database, or none that he may read."""
+    """Raise the StoreError of a command that only reads, if there is no database that the user may read."""
     refuse_hidden(here.database)
     if has_database(here.database):
         return
@@ -293,7 +294,7 @@ def refuse_missing(here: Places) -> None:
     except ConfigError as error:
         raise StoreError(str(error)) from None
     except StoreError:
-        # A ledger that this user may not read tells him nothing.
+        # A ledger that this user may not read gives no information.
         pass
     raise StoreError(f"{here.database}: no such database; {todo}")
 
@@ -317,9 +318,9 @@ def _lost(here: Places) -> str:
 
 def has_database(path: str) -> bool:
     """
-    Whether a database, or any other file with something in it, is there.
+    Whether there is a database, or another file with content.
 
-    Not so after a creation that was interrupted: then nothing but the first page may be there.
+    After an interrupted creation there may be only the first page: this counts as no database.
     """
     try:
         size = os.stat(path).st_size
@@ -336,7 +337,7 @@ def has_database(path: str) -> bool:
 
 
 def _is_ours(path: str) -> bool:
-    """Whether a database of ours is there, also one that is damaged."""
+    """Whether there is a database of ours, even a damaged one."""
     if not has_database(path):
         return False
     try:
@@ -355,9 +356,10 @@ LEDGER_INCARNATIONS = "ACCOUNTING_LIVES"
 
 def ledger_incarnations(path: str) -> list[str]:
     """
-    The incarnations that the cursors of a ledger belong to; empty for one that is missing, not ours or without cursors.
+    Return the incarnations that the cursors of a ledger belong to; empty for one that is missing, not ours or without
+    cursors.
 
-    Raises StoreError when it cannot be read.
+    Raises StoreError if it cannot be read.
     """
     if not has_database(path):
         return []
@@ -382,7 +384,7 @@ def ledger_history(path: str) -> frozenset[str]:
 
 
 def incarnations_of(path: str) -> frozenset[str]:
-    """The lineage of the database at a path; empty when there is none that can be read."""
+    """Return the history of the database at a path; empty if there is no readable one."""
     if not has_database(path):
         return frozenset()
     try:
@@ -394,7 +396,7 @@ def incarnations_of(path: str) -> frozenset[str]:
 
 @contextmanager
 def _looked_at(path: str) -> Iterator[Connection]:
-    """A database that is there, whatever its version. Raises SchemaError for one of others', DatabaseError."""
+    """Open a database, of any version. Raises SchemaError for a foreign one, DatabaseError."""
     refuse_foreign(path)
     with closing(connect(uri(path, "ro"), uri=True)) as con:
         yield con

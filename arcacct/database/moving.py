@@ -22,10 +22,9 @@ from arcacct.errors import ConfigError, StoreBusy, StoreError, UsageError
 from arcacct.files.directories import private_directory, unseen
 from arcacct.files.safe_open import TEMPORARY, Directory
 
-# Moving both databases to another directory: the same life in another place.
-#
-# Whole copies first, then the note of the place, then the old databases out of the way. Until the note is rewritten the
-# old place is in use, from then on the new one; if killed, the same command continues.
+# Moving both databases to another directory: the same incarnation in another place.  First make whole copies, then
+# write the note of the place, then rename the old databases. Until the note is rewritten the old place is in use, from
+# then on the new one; if killed, the same command continues.
 
 
 _UNFINISHED = "moving"
@@ -33,21 +32,21 @@ _UNFINISHED = "moving"
 
 
 class Moved(NamedTuple):
-    """What a move did."""
+    """The result of a move."""
 
     database: str
     """The new path of the accounting database."""
     kept: tuple[str, ...]
     """The old databases, under their new names."""
     spooled: int
-    """Events that were taken along."""
+    """Events that were moved as well."""
 
 
 def check(here: Places, directory: str) -> str:
     """
-    The new path of the accounting database, if it can be moved into the directory.
+    Return the new path of the accounting database, if it can be moved into the directory.
 
-    Raises UsageError for a directory that cannot be meant or has databases already, ConfigError for one that A-REX
+    Raises UsageError for a directory that makes no sense or already has databases, ConfigError for one that A-REX
     writes into, and as `refuse_unasked` and `require` when there is nothing to move.
     """
     if not os.path.isabs(directory) or "\n" in directory:
@@ -85,15 +84,16 @@ def _refuse_directory(here: Places, directory: str) -> None:
 
 def move(here: Places, directory: str, *, patience_s: float = PATIENCE_S) -> Moved:
     """
-    Both databases and what waits in the spool into a directory, made if it is missing; events are spooled meanwhile.
+    Move both databases and the events in the spool into a directory, created if missing; new events are spooled
+    meanwhile.
 
-    The caller holds the publishing lock. The old databases are kept where they were, under other names. A move that
-    was interrupted is finished. Raises as `check`, StoreBusy when other processes do not let go of the databases, and
-    StoreError when the note of the place cannot be written: without it old configurations would begin anew.
+    The caller holds the publishing lock. The old databases stay in their place under other names. An interrupted move
+    is completed. Raises as `check`, StoreBusy if other processes do not close the databases, and StoreError if the note
+    of the place cannot be written: without it, old configurations would create new databases.
     """
     new = check(here, directory)
     if _is_noted(here, new):
-        # What an earlier move was interrupted in: the file `maintenance` in the old place is its own.
+        # The state of an interrupted move: the file `maintenance` in the old place belongs to it.
         with maintenance(here.database, "move"):
             return _finished(here, new, 0)
     for path, kind in files(here):
@@ -105,10 +105,10 @@ def move(here: Places, directory: str, *, patience_s: float = PATIENCE_S) -> Mov
             life = incarnation(con)
         note = location.read(here)
         before = LocationFile(here.database, life, () if note is None else note.former)
-        # The old place once more: where no note can be written is known before anything is copied.
+        # Write the old place once more: this shows, before anything is copied, whether the note can be written.
         _write_note(here, before)
         spooled = _copied(here, os.path.dirname(new))
-        # From here on the new place is the one that counts.
+        # From here on the new place applies.
         _write_note(here, LocationFile(new, life, location.former_of(before, os.path.dirname(new))))
         return _finished(here, new, spooled)
 
@@ -127,7 +127,7 @@ def _copied(here: Places, directory: str) -> int:
             private_directory(directory)
             location.own_as(directory, here.directory)
             sync(os.path.dirname(directory))
-        # What an interrupted move left, when the note did not name it yet.
+        # The copies of an interrupted move, from before the note named them.
         shutil.rmtree(workshop, ignore_errors=True)
         private_directory(workshop)
         sync(directory)
@@ -141,7 +141,7 @@ def _copied(here: Places, directory: str) -> int:
         spooled = _copied_spool(here, os.path.join(directory, "spool"), workshop)
         for name in (location.PSEUDONYMS, location.REPORTS, location.CARE):
             if os.path.exists(os.path.join(here.directory, name)):
-                # As private as it was.
+                # With the same permissions as before.
                 copy = os.path.join(workshop, name)
                 shutil.copy2(os.path.join(here.directory, name), copy, follow_symlinks=False)
                 location.own_as(copy, here.directory)
@@ -175,7 +175,7 @@ def _copied_spool(here: Places, target: str, workshop: str) -> int:
         event, copy, new = (os.path.join(folder, name) for folder in (here.spool, workshop, target))
         if os.path.lexists(new) and not _is_copy(event, new):
             continue
-        # With its time, which is that of the event.
+        # With its time, which is the time of the event.
         shutil.copy2(event, copy, follow_symlinks=False)
         location.own_as(copy, here.directory)
         sync(copy)
@@ -212,7 +212,7 @@ def _write_note(here: Places, note: LocationFile) -> None:
 
 
 def _finished(here: Places, new: str, spooled: int) -> Moved:
-    """The old databases out of the way, so that nothing records there, and no trace of the work left behind."""
+    """Rename the old databases, so that nothing is recorded there, and remove the files of the work."""
     directory = os.path.dirname(new)
     now = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
     kept = []
@@ -226,34 +226,33 @@ def _finished(here: Places, new: str, spooled: int) -> Moved:
     taken = set(_events(target))
     for name in _events(here.spool):
         event = os.path.join(here.spool, name)
-        # What came since is drained from where it is.
+        # Later events are drained from the old spool.
         if name in taken and _is_copy(event, os.path.join(target, name)):
             os.unlink(event)
     shutil.rmtree(os.path.join(directory, _UNFINISHED), ignore_errors=True)
     return Moved(new, tuple(kept), spooled)
 
 
-# Copies of both databases for readers: a portal, analysts, whatever would hold up the WAL of the live files.
-#
-# They stand under fixed names and are exchanged by a rename each: who has the old one open keeps it, who opens one gets
-# a complete one. Without a WAL they need no other file, so any user who may read the file can read it, also as
-# immutable: no process writes to a file of that name.
+# Copies of both databases for readers, such as a portal or analysts, which would delay checkpoints of the live files.
+# They have fixed names, and a rename exchanges each: a reader with the old one open keeps it, and a new reader gets a
+# complete one. Without a WAL they need no other file, so any user who may read the file can read it, also as immutable:
+# no process writes to a file of that name.
 
 
 _NAMES = ("accounting.db", "publishing.db")
 """In the order in which they are exchanged: a ledger never knows of jobs which the other does not have yet."""
 _WORKSHOP = f"{TEMPORARY}snapshot"
 _RESERVE_BYTES = 128 << 20
-"""What is left free: with less `arcacct status` is critical, and the recorder may write to that disk."""
+"""Space that stays free: with less, `arcacct status` is critical, and the recorder may write to that disk."""
 
 
 def snapshots(here: Places, directory: str) -> list[BackupFile]:
     """
-    Put whole, checked copies of both databases, of one moment, into a directory, in the place of the last ones.
+    Write complete, checked copies of both databases, of one moment, into a directory, replacing the last ones.
 
-    The directory is made if it is missing, for the owner or for ``read_group``; so are the files, and read-only. Raises
-    as `backup_directory`, StoreError also for a directory that is not for them, StoreBusy while another one is made
-    there, ConfigError for an unknown group; the last ones stay then.
+    A missing directory is created, for the owner or for ``read_group``; the files have the same readers, and are
+    read-only. Raises as `backup_directory`, StoreError also for a directory with another purpose, StoreBusy while
+    another snapshot is written there, ConfigError for an unknown group. On an error the last copies stay.
     """
     group = group_id(here.read_group)
     with upkeep.backup_directory(here, directory) as folder:
@@ -262,7 +261,7 @@ def snapshots(here: Places, directory: str) -> list[BackupFile]:
         if folder.made:
             _let_read(here, folder.path, group, 0o700 if group is None else 0o750)
         workshop = folder.path_of(_WORKSHOP)
-        # What a killed one has left.
+        # The rest of a killed process.
         shutil.rmtree(workshop, ignore_errors=True)
         try:
             with folder.make(_WORKSHOP):
@@ -286,7 +285,7 @@ def _refuse_others(here: Places, folder: Directory) -> None:
     """Raise StoreError for the directory of the databases, and where files of these names are no snapshots."""
     if os.path.samestat(folder.status, os.stat(here.directory)):
         raise StoreError(f"{folder.path}: is the directory of the databases themselves; choose another directory")
-    # SQLite would take the journal of another file for that of the new one.
+    # SQLite would use the journal of another file for the new one.
     for path in (folder.path_of(name) + suffix for name in _NAMES for suffix in ("", "-wal", "-journal")):
         if os.path.lexists(path) and not _is_snapshot(path):
             raise StoreError(f"{path}: not a snapshot, so it is not replaced; choose another directory, or remove it")
@@ -304,7 +303,7 @@ def _copy(here: Places, folder: Directory, workshop: str) -> str:
     """Copies of one moment of both databases, checked, noted as snapshots, without a WAL; the life that they are of."""
     now, found, life = int(time.time()), [], ""
     with ExitStack() as reading:
-        # The ledger is copied first, so it has nothing that the other database does not have.
+        # The ledger is copied first, so it refers to nothing that the other database lacks.
         for path, kind in reversed(files(here)):
             con = reading.enter_context(closing(open_for_reading(path, kind.schema)))
             copy = f"{workshop}/{kind.folder}.db"
@@ -319,7 +318,7 @@ def _copy(here: Places, folder: Directory, workshop: str) -> str:
             raise StoreError(f"{folder.path}: {free_mb} are free and {need_mb} are needed; free space")
         for con, _path, copy, _size in found:
             backup(con, copy)
-    # Not before the databases are let go: while one is read its WAL cannot begin anew.
+    # Only after the databases are released: while one is read, its WAL cannot restart.
     for _con, path, copy, _size in found:
         _finish(path, copy, now)
     return life

@@ -1,9 +1,9 @@
 """
-`arcacct query`: one statement of anybody, which can only read, and only so much.
+`arcacct query`: one statement of any user, which can only read, within limits.
 
 SQLite itself keeps the limits: the file is opened read-only, an authorizer allows reading alone, a progress handler
-ends what runs too long, and the heap has a hard limit, temporary tables included. Of the memory that a query may take
-SQLite has half; a row may have a sixteenth, since it is there several times while it is written out.
+stops slow statements, and the heap has a hard limit, temporary tables included. SQLite gets half of the memory of a
+query; a row may take a sixteenth, since it exists several times while it is printed.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ _LARGEST_VALUE = 16 * MIB
 _ROW_SHARE = 16
 _ALLOWED = {sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_RECURSIVE}
 _PRAGMAS = {"table_info", "table_xinfo", "table_list", "index_list", "index_info", "index_xinfo", "foreign_key_list"}
-"""They tell about the schema; their argument is the name of a table."""
+"""They report on the schema; their argument is the name of a table."""
 _REFUSED_FUNCTIONS = {"load_extension", "readfile", "writefile", "edit", "fts3_tokenizer"}
 
 
 class QueryLimits(NamedTuple):
-    """How much a query may take."""
+    """The limits of a query."""
 
     seconds: float
     rows: int
@@ -39,14 +39,14 @@ class QueryLimits(NamedTuple):
 
 
 class Result(NamedTuple):
-    """A running query: its columns, and its rows as they come."""
+    """A running query: its columns, and its rows as they arrive."""
 
     columns: tuple[str, ...]
     rows: Iterator[tuple[Any, ...]]
 
 
 class _Refusals(list[str]):
-    """What the authorizer refused: SQLite says only that it did."""
+    """The actions that the authorizer refused: SQLite reports only that it did."""
 
     def __init__(self, con: Connection) -> None:
         super().__init__()
@@ -68,10 +68,10 @@ def sqlite_utils_package() -> Any:
     """
     The package sqlite_utils, imported without pandas and numpy.
 
-    It loads both where they are installed, 0.6 s and 86 MiB, and converts DataFrames then; nothing of ours has any.
+    It would load both if they are installed (0.6 s and 86 MiB), to convert DataFrames; arcacct has none.
     """
     absent = [] if "sqlite_utils" in sys.modules else [name for name in ("numpy", "pandas") if name not in sys.modules]
-    # None among the modules makes an import of this name fail with ModuleNotFoundError.
+    # None in sys.modules makes an import of this name fail with ModuleNotFoundError.
     sys.modules.update(dict.fromkeys(absent))  # type: ignore[arg-type]
     try:
         import sqlite_utils  # noqa: PLC0415
@@ -86,7 +86,7 @@ def watched(con: Connection, alive: Callable[[], bool]) -> Iterator[None]:
     """
     While a statement runs, ``alive`` is called every few milliseconds; it stops the statement by returning False.
 
-    SQLite then says "interrupted", as it does when a database of somebody else's takes too long.
+    SQLite then reports "interrupted", as for a foreign database that takes too long.
     """
     if isinstance(con, Foreign):
         con.watch(alive)
@@ -106,18 +106,18 @@ def query_result(con: Connection, sql: str, limits: QueryLimits) -> Iterator[Res
     """
     Run one statement that reads.
 
-    Raises UsageError for one that is refused or is no SQL, InputError when it takes more than ``limits``, StoreBusy
-    when the database is locked; also while the rows come. The connection is good for nothing else after.
+    Raises UsageError for a refused or invalid one, InputError if it exceeds ``limits``, StoreBusy if the database is
+    locked; also while the rows arrive. The connection cannot be used for anything else afterwards.
     """
     row = _Row(limits)
     con.execute("PRAGMA query_only = 1")
-    # Sorting and temporary tables count as memory then, instead of filling a disk.
+    # Sorting and temporary tables then count as memory, instead of filling a disk.
     con.execute("PRAGMA temp_store = MEMORY")
     con.execute(f"PRAGMA hard_heap_limit = {limits.memory_mib * MIB // 2}")
     con.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _LARGEST_VALUE)
     con.setlimit(sqlite3.SQLITE_LIMIT_ATTACHED, 0)
     con.text_factory = row.text
-    # SQLite declares these tables when they are first used, which the authorizer would take for CREATE TABLE.
+    # SQLite declares these tables at their first use. The authorizer would see this as CREATE TABLE.
     for table in ("json_each('[]')", "json_tree('[]')", "pragma_table_info('AAR')", "pragma_index_list('AAR')"):
         con.execute(f"SELECT 1 FROM {table}").fetchall()
     # Queries of a dataset do not need it.
@@ -142,12 +142,12 @@ def too_long(seconds: float) -> str:
 
 
 def too_many(rows: int) -> str:
-    """What to say of a query that has more rows than are allowed."""
+    """Return the message for a query with more rows than allowed."""
     return f"the query has more than {count_of(rows, 'row')}: add a LIMIT, or raise --max-rows"
 
 
 class _Row:
-    """What the present row takes; also the texts of one that is still being read."""
+    """The memory of the present row, including texts that are still being read."""
 
     def __init__(self, limits: QueryLimits) -> None:
         self._limits = limits
@@ -158,13 +158,13 @@ class _Row:
         self._room_bytes = self._limits.memory_mib * MIB // _ROW_SHARE
 
     def take(self, size_bytes: int) -> None:
-        """Raises MemoryError for a value that is too much."""
+        """Add a value. Raises MemoryError for one that is too large."""
         self._room_bytes -= size_bytes
         if self._room_bytes < 0:
             raise MemoryError
 
     def text(self, content: bytes) -> str:
-        """A text as far as it can be read."""
+        """Return the readable part of a text."""
         self.take(len(content))
         return content.decode("utf-8", "replace")
 
@@ -180,7 +180,7 @@ def _counted(cursor: sqlite3.Cursor, limits: QueryLimits, row: _Row) -> Iterator
 
 @contextmanager
 def _explaining(sql: str, limits: QueryLimits, refusals: Sequence[str]) -> Iterator[None]:
-    """What SQLite says, as one line that says what to do."""
+    """Return SQLite's error as one line with what to do."""
     try:
         yield
     except (MemoryError, sqlite3.Error, sqlite3.Warning, UnicodeError) as error:
@@ -203,17 +203,17 @@ def _explaining(sql: str, limits: QueryLimits, refusals: Sequence[str]) -> Itera
 
 
 def beginning(sql: str) -> str:
-    """A statement as a message names it."""
+    """Return the name of a statement for a message."""
     line = " ".join(sql.split())
     return repr(line if len(line) <= 40 else f"{line[:40]}...")
 
 
 def _where_to_look(text: str) -> str:
-    """Where a table or column is that SQLite does not find, as the end of its message."""
+    """Return the place of a table or column that SQLite does not find, as the end of its message."""
     _, _, missing = text.partition("no such table: ")
     name = missing.removeprefix("main.")
     if source := source_of(name):
-        # PBS, LSF and installed sources have one view together.
+        # PBS, LSF and installed sources share one view.
         names = ("pbs", "lsf") if source == "batch" else (source,)
         return f"; the first {' or '.join(f'`arcacct import {name}`' for name in names)} creates it"
     if missing and has_view(PUBLISHING, name):

@@ -26,20 +26,20 @@ class DatabaseKind(NamedTuple):
     folder: str
     schema: int
     oldest: int
-    """The schema of arcacct 0.2, the first with a text: that program must first upgrade an older one."""
+    """The schema of arcacct 0.2, the first that is stored as text: that program must first upgrade an older one."""
 
 
 ACCOUNTING = DatabaseKind("accounting", connection.ACCOUNTING_SCHEMA, 21)
 PUBLISHING = DatabaseKind("publishing", connection.PUBLISHING_SCHEMA, 7)
 _CREATED, _LIFE = "ARCACCT_CREATED", "ARCACCT_INCARNATION"
 _FORMER, _LIFE_SEQ = "ARCACCT_FORMER_INCARNATIONS", "ARCACCT_LIFE_SEQ"
-"""Keys of DBConfig: the lives before this one, with blanks between; where this one begins."""
+"""Keys of DBConfig: the incarnations before this one, with blanks between; the start of this one."""
 AREX_FIRST = "AREX_FIRST "
-"""Before the path of a database of A-REX that was imported: when the first job in it ended, UTC seconds."""
+"""Before the path of an imported database of A-REX: when the first job in it ended, UTC seconds."""
 PLAUSIBLE_S = 1_000_000_000
 """An end before September 2001 is invalid: no A-REX ran then."""
 SNAPSHOT = "ARCACCT_SNAPSHOT"
-"""In a copy for readers: when it was taken, UTC seconds; two of the same second belong together."""
+"""In a copy for readers: the time of the copy, UTC seconds; two of the same second belong together."""
 
 
 SOURCES = {
@@ -49,7 +49,7 @@ SOURCES = {
     "htcondor": ("HTCondorJobs",),
     "sonar": ("SlurmJobs", "NodeNames", "SampledJobs", "ClusterNodes", "ClusterPartitions", "TelemetryErrors"),
 }
-"""Sources that have views of their own, or have them together, with the tables that their first import fills."""
+"""Sources that have views of their own, or share them, with the tables that their first import fills."""
 
 
 def scripts(kind: DatabaseKind) -> list[str]:
@@ -60,10 +60,10 @@ def scripts(kind: DatabaseKind) -> list[str]:
 @cache
 def views_of(source: str) -> dict[str, str]:
     """
-    The views of a source (gridengine, slurm, htcondor, sonar; batch: PBS, LSF and others) by name, as text.
+    Return the views of a source (gridengine, slurm, htcondor, sonar; batch: PBS, LSF and others) by name, as text.
 
-    A database has them from its first import of that source: opening a database parses its whole schema, and
-    most sites have none of these sources.
+    A database has them from its first import of that source: opening a database parses its whole schema, and most sites
+    have none of these sources.
     """
     with closing(connect(":memory:")) as scratch:
         scratch.executescript(_read(os.path.join(resource("schema", ACCOUNTING.folder, "sources"), f"{source}.sql")))
@@ -71,7 +71,7 @@ def views_of(source: str) -> dict[str, str]:
 
 
 def sources_of(con: Connection) -> list[str]:
-    """The sources whose views a database has, all or some."""
+    """Return the sources whose views a database has, all or some of them."""
     found = _views(con)
     return [source for source in SOURCES if not found.isdisjoint(views_of(source))]
 
@@ -81,7 +81,7 @@ def _views(con: Connection) -> set[str]:
 
 
 def create_views(con: Connection, *sources: str) -> None:
-    """Create what is missing of the views of these sources; inside the caller's transaction."""
+    """Create the missing views of these sources, inside the caller's transaction."""
     found = _views(con)
     for source in sources:
         for name, sql in views_of(source).items():
@@ -101,12 +101,14 @@ def has_view(kind: DatabaseKind, name: str) -> bool:
 
 
 def upgrades(kind: DatabaseKind) -> dict[int, str]:
-    """The scripts that take a database forward, in order: the schema that each one ends with, and its path."""
+    """Return the scripts that upgrade a database, in order: the schema after each one, and its path."""
     return _numbered(kind, are_texts=False)
 
 
 def texts(kind: DatabaseKind) -> dict[int, str]:
-    """The schemas that this program knows, in order, and the path of the text of each: a script begins with them."""
+    """
+    Return the schemas that this program knows, in order, and the path of the text of each: the scripts start from them.
+    """
     return _numbered(kind, are_texts=True)
 
 
@@ -122,11 +124,11 @@ def _sql_files(*folder: str) -> list[str]:
 
 def ensure(path: str, kind: DatabaseKind, *, read_group: str | None = None, may_create: bool = True) -> list[int]:
     """
-    Create a database, or upgrade it after a backup next to it; returns the schemas that it went through: 0 means none.
+    Create a database, or upgrade it after a backup next to it; return its schemas in order: 0 means none.
 
-    With ``may_create=False`` one that is missing stays so, and is a StoreError. Raises SchemaError for a file that is
-    not ours, newer than this program, or of a schema that no script begins with, StoreError when SQLite or the file
-    system refuses, ConfigError for a ``read_group`` that this host does not have.
+    With ``may_create=False`` a missing one is a StoreError. Raises SchemaError for a file that is not ours, is newer
+    than this program, or has a schema that no script starts from, StoreError for an error of SQLite or the file system,
+    ConfigError for an unknown ``read_group``.
     """
     refuse_foreign(path)
     if may_create:
@@ -145,7 +147,7 @@ def ensure(path: str, kind: DatabaseKind, *, read_group: str | None = None, may_
                     return [0, kind.schema]
                 require_known(con, path, kind, found)
                 if found < kind.schema:
-                    # Writers would wait for a script that takes long: with the file there they end at once.
+                    # Writers would wait for a long script: with the file there they end at once.
                     work.enter_context(maintenance(path, "upgrade"))
                     now = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
                     backup(con, f"{path}.before-schema-{kind.schema}.{now}")
@@ -160,7 +162,7 @@ def _make_file(path: str, read_group: str | None) -> None:
     group_id(read_group)
     try:
         private_directory(os.path.dirname(path))
-        # SQLite would give it the mode that the umask leaves: too open or too closed.
+        # SQLite would give it the mode of the umask: too open or too closed.
         fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         os.fchmod(fd, 0o600)
         os.close(fd)
@@ -174,7 +176,7 @@ def _found(con: Connection, path: str) -> int:
 
 
 def require_known(con: Connection, path: str, kind: DatabaseKind, found: int) -> None:
-    """Raise SchemaError for a schema that is not the current one and that no script begins with."""
+    """Raise SchemaError for a schema that is not the current one and that no script starts from."""
     if found != kind.schema and found not in texts(kind):
         raise other_version(con, path, found, kind.schema, kind.oldest)
 
@@ -191,10 +193,10 @@ def in_memory(kind: DatabaseKind, version: int | None = None) -> Connection:
 
 def open_to_group(path: str, read_group: str | None) -> None:
     """
-    The database for its owner only (0600), or for a group to read (0640); SQLite makes -wal and -shm alike.
+    Let only the owner read the database (0600), or also a group (0640); SQLite creates -wal and -shm in the same way.
 
-    A directory that is its owner's alone (0700) becomes the group's to enter (0750); any other was not made by us
-    and stays as it is. Raises ConfigError for an unknown group, StoreError when the file system refuses.
+    The group may enter a directory that was only for its owner (0700 becomes 0750); any other was not created by us and
+    does not change. Raises ConfigError for an unknown group, StoreError for an error of the file system.
     """
     group = group_id(read_group)
     directory = os.path.dirname(path)
@@ -211,7 +213,7 @@ def open_to_group(path: str, read_group: str | None) -> None:
 
 
 def group_id(read_group: str | None) -> int | None:
-    """The number of a group of this host; ``None`` for none. Raises ConfigError for one that it does not have."""
+    """Return the number of a group of this host; ``None`` for no group. Raises ConfigError for an unknown group."""
     try:
         return None if read_group is None else grp.getgrnam(read_group).gr_gid
     except KeyError:
@@ -220,10 +222,10 @@ def group_id(read_group: str | None) -> int | None:
 
 def backup(con: Connection, path: str) -> None:
     """
-    A whole copy of an open database, by SQLite's own means (a copy of the file alone would miss the WAL).
+    Write a complete copy of an open database, through SQLite (a copy of the file alone would miss the WAL).
 
-    It has its name once it is whole and on disk, and so is everything in the database that it was copied from. Raises
-    StoreError when it cannot be written; then there is none.
+    It gets its name when it and all that it was copied from are complete and on disk. Raises StoreError if it cannot be
+    written; then there is no copy.
     """
     partial = f"{path}.partial"
     try:
@@ -231,12 +233,12 @@ def backup(con: Connection, path: str) -> None:
             os.unlink(partial)
         _make_file(partial, None)
         with closing(connect(partial)) as target:
-            # What is not whole has no name, so it needs no journal; it is on disk before it gets one.
+            # An incomplete file has no name, so it needs no journal; it is on disk before it gets one.
             target.execute("PRAGMA journal_mode = OFF").fetchone()
             target.execute("PRAGMA synchronous = OFF")
-            # In one step, so in one read transaction: other writers would make it begin again and again.
+            # In one step, so in one read transaction: other writers would restart it again and again.
             con.backup(target)
-        # A power cut must not leave a copy that has more than its database (INVARIANTS 16).
+        # A power cut must not leave a copy with more jobs than its database (INVARIANTS 16).
         make_durable(str(con.execute("PRAGMA database_list").fetchone()[2]))
         sync(partial)
         os.rename(partial, path)
@@ -248,7 +250,7 @@ def backup(con: Connection, path: str) -> None:
 
 
 def sync(path: str) -> None:
-    """What was written to a file, or renamed in a directory, is on disk afterwards. Raises OSError."""
+    """Sync a written file, or a directory in which a file was renamed, to disk. Raises OSError."""
     fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         os.fsync(fd)
@@ -261,7 +263,7 @@ def _create(con: Connection, path: str, kind: DatabaseKind) -> None:
 
 
 def _take_forward(con: Connection, path: str, kind: DatabaseKind, found: int) -> list[int]:
-    """Run the scripts behind a schema, each with its number; the last also takes over the texts of a new database."""
+    """Run the scripts after a schema, each with its number; the last also adopts the texts of a new database."""
     later = [(number, script) for number, script in upgrades(kind).items() if number > found]
     dropped, created = _views_of_others(con, kind, found)
     for name, (arguments, function) in SQL_FUNCTIONS.items():
@@ -328,8 +330,8 @@ def _adopt_texts(con: Connection, path: str, kind: DatabaseKind) -> None:
     """
     Give every object of a database that has the newest structure the text that a new database has.
 
-    Views and triggers are made anew, and indexes where they are missing; tables and indexes keep their pages, and get
-    the text once it is certain that it describes what they are. Raises SchemaError where it does not. What others added
+    Views and triggers are created again, and so are missing indexes; tables and indexes keep their pages, and get the
+    text once it is certain that it describes what they are. Raises SchemaError where it does not. What others added
     stays as it is.
     """
     with closing(in_memory(kind)) as fresh:
@@ -359,21 +361,21 @@ _OBJECTS = "SELECT type, name, sql FROM sqlite_master WHERE sql IS NOT NULL AND 
 
 
 def _structure(con: Connection, type_: str, name: str) -> list[object]:
-    """What SQLite makes of the text of a table or an index."""
+    """Return SQLite's parsed form of the text of a table or an index."""
     asked = ("table_xinfo", "foreign_key_list", "index_list") if type_ == "table" else ("index_xinfo",)
     found = [con.execute(f"PRAGMA {pragma}({name})").fetchall() for pragma in asked]
-    # The first column of index_list is the order in which the indexes were made.
+    # The first column of index_list is the order of creation.
     return [sorted(row[pragma == "index_list" :] for row in rows) for pragma, rows in zip(asked, found, strict=True)]
 
 
 def noted(con: Connection, name: str) -> str | None:
-    """What a database notes of itself under a name in its table DBConfig; ``None`` for nothing."""
+    """Return the value under a name in a database's table DBConfig; ``None``: there is none."""
     row = con.execute("SELECT KeyValue FROM DBConfig NOT INDEXED WHERE KeyName = ?", (name,)).fetchone()
     return None if row is None else str(row[0])
 
 
 def note(con: Connection, name: str, value: object) -> None:
-    """Note a value, as text, instead of what was noted before; inside the caller's transaction."""
+    """Store a value as text, replacing the earlier one, inside the caller's transaction."""
     con.execute("INSERT OR REPLACE INTO DBConfig VALUES (?, ?)", (name, str(value)))
 
 
@@ -391,18 +393,18 @@ _DELIVERED = "ARCACCT_DELIVERED"
 
 
 def created(con: Connection) -> int:
-    """When the accounting database was made, UTC seconds; 0 for one that does not know."""
+    """Return when the accounting database was created, UTC seconds; 0: unknown."""
     return int(noted(con, _CREATED) or 0)
 
 
 def complete_since(con: Connection, published_until: int | None = None) -> int:
     """
-    From which end time on the database has every job, UTC seconds.
+    Return the end time from which on the database has every job, UTC seconds.
 
-    It is when it was made: of earlier jobs the control directory has lost those that A-REX cleaned up. 0 once A-REX's
-    own database was imported, and for databases without a creation time. An A-REX that has newly created its own
-    database anew has no earlier jobs either: its first job ended after one that was recorded here, or after
-    ``published_until``, when the last job ended that another program published.
+    This is its creation time: the control directory no longer has earlier jobs that A-REX cleaned. 0 once A-REX's own
+    database was imported, and for databases without a creation time. An A-REX that has created its own database again
+    has no earlier jobs either: its first job ended after one that was recorded here, or after ``published_until``, the
+    last end of a job that another program published.
     """
     if not con.execute("SELECT 1 FROM ImportedFiles LIMIT 1").fetchone():
         return created(con)
@@ -442,7 +444,7 @@ def incarnation_start_seq(con: Connection) -> int:
 
 
 def inherit_from(con: Connection, lives: Iterable[str]) -> None:
-    """The accounting database continues these incarnations, too; inside the caller's transaction."""
+    """Let the accounting database continue these incarnations, too, inside the caller's transaction."""
     known = dict.fromkeys((*_former_incarnations(con), *lives))
     known.pop(incarnation(con), None)
     note(con, _FORMER, " ".join(known))
@@ -450,10 +452,10 @@ def inherit_from(con: Connection, lives: Iterable[str]) -> None:
 
 def new_incarnation(con: Connection, lives: Iterable[str] = (), *, seq: int | None = None) -> None:
     """
-    Give a restored backup a new incarnation: what is written from now on differs from what the old one wrote.
+    Give a restored backup a new incarnation: its further rows differ from those of the old one.
 
-    It continues its own old incarnation and ``lives``. What is logged up to ``seq`` is the backup's: all that it has,
-    where that is not given. Inside the caller's transaction.
+    It continues its own old incarnation and ``lives``. The log up to ``seq`` is the backup's; default: the whole log.
+    Inside the caller's transaction.
     """
     old = incarnation(con)
     (highest,) = con.execute("SELECT seq FROM sqlite_sequence WHERE name = 'FinishedLog'").fetchone() or (0,)

@@ -1,4 +1,4 @@
-"""Care of the databases: backup while others write, restore, and making them small and fast again."""
+"""Maintenance of the databases: backup while others write, restore, compaction and statistics."""
 
 from __future__ import annotations
 
@@ -26,10 +26,8 @@ from arcacct.errors import InputError, SchemaError, StoreBusy, StoreError
 from arcacct.files.directories import private_directory, unseen
 from arcacct.files.safe_open import TEMPORARY, Directory, open_directory
 
-# Care of the databases: backup while others write, restore, and making them small and fast again.
-#
-# Copies are made by SQLite's own means only: a copy of the file alone lacks what is in the WAL, and one over a file in
-# use is damaged at once (INVARIANTS 9).
+# Maintenance of the databases: backup while others write, restore, compaction and statistics.  Copies are made by
+# SQLite only: a copy of the file alone lacks the WAL, and a copy over a file in use is damaged at once (INVARIANTS 9).
 
 
 PATIENCE_S = 30.0
@@ -47,25 +45,25 @@ class BackupFile(NamedTuple):
 
 
 class Restored(NamedTuple):
-    """What a restore did."""
+    """The result of a restore."""
 
     database: str
     kept: str | None
-    """The old database, moved out of the way."""
+    """The old database, under its new name."""
     scripts: tuple[int, ...]
-    """Schema scripts that took the backup forward."""
+    """Schema scripts that upgraded the backup."""
 
 
 def backups(here: Places, directory: str) -> list[BackupFile]:
     """
-    Complete, checked copies of both databases in a directory, which is created if missing; other processes can write.
+    Write complete, checked copies of both databases into a directory, created if missing; other processes can write.
 
-    Their names have the time. Raises as `backup_directory`, and leaves no half copy behind.
+    Their names have the time. Raises as `backup_directory`, and leaves no incomplete copy.
     """
     now = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
     with backup_directory(here, directory) as place:
         for old in killed(place.path, UNFINISHED):
-            # Only what can be nothing else than an unfinished copy of ours.
+            # Only files that can only be unfinished copies of ours.
             if all(_COPY.fullmatch(name) for name in os.listdir(old)):
                 shutil.rmtree(old, ignore_errors=True)
         copies = [_backup(path, kind, place, f"{kind.folder}-{now}.db") for path, kind in files(here)]
@@ -76,7 +74,7 @@ def backups(here: Places, directory: str) -> list[BackupFile]:
 @contextmanager
 def backup_directory(here: Places, directory: str) -> Iterator[Directory]:
     """
-    A directory to copy our databases into, made (0700) if missing.
+    Open a directory for copies of our databases, created (0700) if missing.
 
     Raises StoreError, InputError for a link, ConfigError for one that A-REX writes into.
     """
@@ -84,7 +82,7 @@ def backup_directory(here: Places, directory: str) -> Iterator[Directory]:
     refuse_of_arex(directory, here.controldir)
     try:
         with open_directory(directory, make=0o700) as place:
-            # SQLite goes by paths. Whose the databases are may do with them what he likes anyway.
+            # SQLite uses paths. The owner of the databases may do anything with them anyway.
             if not place.sure and place.status.st_uid != os.stat(here.directory).st_uid:
                 raise StoreError(f"{place.path}: other users can replace files there; choose a directory of your own")
             yield place
@@ -98,7 +96,7 @@ def _backup(path: str, kind: DatabaseKind, place: Directory, name: str) -> Backu
     target = place.path_of(name)
     if os.path.lexists(target):
         raise StoreError(f"{target}: already exists; wait a second, or choose another directory")
-    # Created where no other user can have put a link: the name is predictable, and all users may write in /tmp.
+    # Created where no other user can have put a link: the name is predictable, and all users may write to /tmp.
     with place.make(f"{TEMPORARY}{secrets.token_hex(8)}") as folder:
         fcntl.flock(folder.fd, fcntl.LOCK_EX)
         copy = folder.path_of(name)
@@ -113,13 +111,13 @@ def _backup(path: str, kind: DatabaseKind, place: Directory, name: str) -> Backu
 
 
 def files(here: Places) -> list[tuple[str, DatabaseKind]]:
-    """The databases that there are: one that never published has no ledger."""
+    """Return the existing databases: a site that never published has no ledger."""
     both = ((here.database, ACCOUNTING), (here.publishing_database, PUBLISHING))
     return [(path, kind) for path, kind in both if os.path.exists(path)]
 
 
 def copy_whole(path: str, kind: DatabaseKind, copy: str) -> None:
-    """Copy a database, on disk. Raises StoreError, also for a copy that is damaged: then what was copied is."""
+    """Copy a database to disk. Raises StoreError, also if the copy is damaged: then the source is damaged too."""
     with closing(open_for_reading(path, kind.schema)) as con:
         backup(con, copy)
     with access.translating(copy), closing(connect_unused(copy)) as con:
@@ -170,9 +168,9 @@ def start_new_incarnation(here: Places) -> tuple[list[int], frozenset[str]]:
     """
     Create a new accounting database on the operator's request, even if an earlier one is recorded.
 
-    The schema scripts that made the database, none where it was there; and the incarnations that it resumes from.
-    It continues from the incarnations in the ledger and the place file; so does an existing one. What the old
-    place had in its spool stays to be drained. Raises StoreError and its kinds.
+    Returns the schema scripts that created the database (none if it existed), and the incarnations that it continues.
+    These are the incarnations in the ledger and the place file, also for an existing database. Events in the spool of
+    the old place stay there and are drained later. Raises StoreError and its kinds.
     """
     note = location.read(here)
     known = frozenset(
@@ -205,7 +203,7 @@ def _make_inheriting(here: Places, known: Iterable[str]) -> list[int]:
         with maintenance(here.database, "init"):
             if location.has_database(here.database):
                 raise StoreBusy(f"{here.database}: another process has just created a database there; check it first")
-            # An empty file may be there, and the WAL of a lost database.
+            # There may be an empty file, and the WAL of a lost database.
             _exchange(here.database, made, "new-life")
             schema.open_to_group(here.database, here.read_group)
     return done
@@ -242,13 +240,13 @@ def _prepared(here: Places, source: str, kind: DatabaseKind) -> Iterator[tuple[s
             with closing(connect_unused(source)) as con:
                 backup(con, copy)
             with closing(connect_unused(copy)) as con:
-                # Once more: the file may be another one by now.
+                # Check again: the file may be another one by now.
                 require_own_schema(con, source, kind, exactly=True)
                 (found,) = con.execute("PRAGMA integrity_check(1)").fetchone()
         if found != "ok":
             raise StoreError(f"{source}: it is damaged: {found}; use an older backup")
         done = ensure(copy, kind)
-        # The last connection takes the WAL into the file.
+        # The last connection writes the WAL into the file.
         with access.translating(copy), closing(connect(copy, isolation_level=None, uri=True)) as con:
             con.execute("BEGIN IMMEDIATE")
             if kind is ACCOUNTING:
@@ -262,11 +260,11 @@ def _prepared(here: Places, source: str, kind: DatabaseKind) -> Iterator[tuple[s
                 # Targets may have had all of it.
                 schema.note_delivered(con, incarnation.highest_seq(con))
             else:
-                # What was sent since the backup is not in it: the next run must know, whatever else is restored.
+                # It lacks messages since the backup: the next run must know this, whatever else is restored.
                 note(con, incarnation.RESTORED, 1)
             con.execute("COMMIT")
             if kind is not ACCOUNTING and location.has_database(here.publishing_database):
-                # One that is damaged, or of another program, cannot be asked.
+                # A damaged database, or that of another program, cannot be queried.
                 with suppress(DatabaseError):
                     con.execute("ATTACH ? AS Replaced", (uri(here.publishing_database, "ro"),))
                     con.execute("BEGIN IMMEDIATE")
@@ -308,7 +306,7 @@ def _temp_directory(here: Places, name: str) -> Iterator[str]:
 
 
 def wait_until_unused(path: str, patience_s: float) -> None:
-    """Raises StoreBusy if other processes still have the database open: they would keep writing the old one."""
+    """Raise StoreBusy if other processes still have the database open: they would continue to write the old one."""
     deadline = time.monotonic() + patience_s
     while holders := _holders(path):
         if time.monotonic() > deadline:
@@ -331,22 +329,22 @@ def _holders(path: str) -> list[str]:
 
 def _exchange(path: str, copy: str, work: str) -> str | None:
     """
-    The old database out of the way, with its WAL, and the copy in its place; the old one's new name.
+    Rename the old database with its WAL, and put the copy in its place; return the old one's new name.
 
-    Killed in between, there is no database, and `maintenance` tells everybody why.
+    If it is killed in between, there is no database, and `maintenance` tells all processes why.
     """
     if location.has_database(path):
-        # A power cut between two renames would part it from its WAL. One that is damaged is put away as it is.
+        # A power cut between two renames would separate it from its WAL. A damaged database is renamed as it is.
         with suppress(DatabaseError), closing(connect(uri(path, "rw"), isolation_level=None, uri=True)) as con:
             con.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
     begin = f"{path}.before-{work}.{time.strftime('%Y%m%dT%H%M%S', time.gmtime())}"
-    # What was put away within the same second stays.
+    # A database that was renamed within the same second stays.
     names = chain([f"{begin}Z"], (f"{begin}.{number}Z" for number in count(2)))
     kept = next(name for name in names if not any(os.path.exists(name + suffix) for suffix in SUFFIXES))
     old = [suffix for suffix in SUFFIXES if os.path.exists(path + suffix)]
     for suffix in old:
         os.rename(path + suffix, kept + suffix)
-    # A WAL that a power cut left behind would be taken for the copy's.
+    # SQLite would use a WAL that a power cut left as that of the copy.
     sync(os.path.dirname(path))
     os.rename(copy, path)
     sync(os.path.dirname(path))
@@ -354,7 +352,7 @@ def _exchange(path: str, copy: str, work: str) -> str | None:
 
 
 def optimize(here: Places, con: Connection) -> None:
-    """Let SQLite look at a sample of each index, so that it chooses well; takes some ten milliseconds."""
+    """Let SQLite read a sample of each index, so that it chooses well; takes some ten milliseconds."""
     con.execute("PRAGMA analysis_limit = 400")
     with access.writing(con, here):
         con.execute("ANALYZE")
@@ -362,9 +360,9 @@ def optimize(here: Places, con: Connection) -> None:
 
 def shrink(here: Places, con: Connection) -> tuple[int, int]:
     """
-    Write the whole database anew, without the room that deleted rows left; events are spooled meanwhile.
+    Rewrite the whole database, without the space of deleted rows; events are spooled meanwhile.
 
-    Raises StoreError when the disk has no room for it, StoreBusy when somebody else writes.
+    Raises StoreError if the disk has no space for it, StoreBusy if another process writes.
     """
     before = _room_for(here.database)
     with alone(here.database, here.queue_lock, "optimize"), access.translating(here.database):
@@ -373,7 +371,7 @@ def shrink(here: Places, con: Connection) -> tuple[int, int]:
 
 
 def _room_for(path: str) -> int:
-    """The size of a database in bytes; raises StoreError when the disk has no room to write it anew."""
+    """Return the size of a database in bytes. Raises StoreError if the disk has no space to rewrite it."""
     size = os.path.getsize(path)
     directory = os.path.dirname(path)
     room = shutil.disk_usage(directory).free
@@ -391,10 +389,10 @@ def _write_anew(con: Connection) -> None:
 
 def rebuild_indexes(here: Places) -> Iterator[tuple[str, str]]:
     """
-    Build the damaged indexes of both databases anew from the rows if the last check found damage; path and index.
+    Rebuild the damaged indexes of both databases from the rows if the last check found damage; return path and index.
 
-    Events are spooled meanwhile. Raises StoreError, also if rows are damaged, ConfigError for a database that is not
-    this control directory's.
+    Events are spooled meanwhile. Raises StoreError, also if rows are damaged, ConfigError for a database of another
+    control directory.
     """
     access.refuse_unasked(here)
     last = last_done(here.directory).get(CHECK)
@@ -414,13 +412,13 @@ def rebuild_indexes(here: Places) -> Iterator[tuple[str, str]]:
             with alone(here.database, here.queue_lock, "optimize"):
                 for name, table in damaged:
                     _rebuild(con, name, table)
-                # The damaged pages belong to nothing now.
+                # The damaged pages are now unused.
                 _write_anew(con)
             yield from ((path, name) for name, _table in damaged)
 
 
 def _rebuild(con: Connection, name: str, table: str) -> None:
-    """Let an index begin at an empty page and fill it: REINDEX alone would read the damaged pages."""
+    """Let an index start at an empty page and fill it: REINDEX alone would read the damaged pages."""
     con.execute("BEGIN IMMEDIATE")
     try:
         con.execute(f'CREATE INDEX temporary_IDX ON "{table}" (1) WHERE 0')

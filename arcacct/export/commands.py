@@ -40,7 +40,7 @@ def export(ctx: click.Context, directory: str, site: str | None, ce: str | None,
     either before or after the change, never a part of it. Anything that cannot be exported is named, the rest is
     exported, and the exit code is 65.
     """
-    # pyarrow takes a moment, and few hosts have it.
+    # The import of pyarrow takes a moment, and few hosts have it.
     from arcacct.export.storage import open_store  # noqa: PLC0415
 
     settings = settings_of(ctx)

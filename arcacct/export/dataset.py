@@ -1,4 +1,4 @@
-"""Where the files of a dataset are, their columns, and which of them count."""
+"""The places of a dataset's files, their columns, and which of them count."""
 
 from __future__ import annotations
 
@@ -15,20 +15,15 @@ from arcacct.errors import InputError
 from arcacct.files.directories import resource
 from arcacct.files.json_reader import parsed
 
-# Where the files of a dataset stand, below its directory or URL.
-#
-# ::
-#
-#     jobs/v1/site=S/year=YYYY/month=MM/ce=HOST/part-<digest>.parquet       and each other of `TABLES`
-#     manifests/v1/site=S/year=YYYY/month=MM/ce=HOST.json                   which parts count, one for each partition
-#     exports/v1/site=S/ce=HOST.json                                        how far the export of a CE came; for it
-#       alone
-#
-# A partition is a month of a CE: the jobs that ended in it, by UTC. What no manifest names is not part of the dataset.
+# The places of the files of a dataset, below its directory or URL.  ::
+# jobs/v1/site=S/year=YYYY/month=MM/ce=HOST/part-<digest>.parquet       and each other of `TABLES`
+# manifests/v1/site=S/year=YYYY/month=MM/ce=HOST.json                   which parts count, one for each partition
+# exports/v1/site=S/ce=HOST.json                                        how far the export of a CE came; for it alone  A
+# partition is a month of a CE: the jobs that ended in it, by UTC. What no manifest names is not part of the dataset.
 
 
 VERSION = 1
-"""Of the dataset: of the layout, and of what columns mean. A column more is no other version."""
+"""The version of the dataset: of the layout, and of the meaning of columns. An additional column does not change it."""
 TABLES = ("jobs", "events", "transfers", "attributes", "accelerators")
 MANIFESTS = f"manifests/v{VERSION}"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,199}", re.ASCII)
@@ -41,7 +36,7 @@ _NAMES = {
     "manifests": (_VERSION, *_MONTH_OF, rf"ce={_NAME.pattern}\.json"),
     "exports": (_VERSION, _MONTH_OF[0], rf"ce={_NAME.pattern}\.json"),
 }
-"""By the first part of a path, how the others look: the last one is a file, the others are folders."""
+"""By the first part of a path, the form of the other parts: the last one is a file, the others are folders."""
 
 
 class Partition(NamedTuple):
@@ -58,9 +53,9 @@ class Partition(NamedTuple):
 
     @property
     def bounds(self) -> tuple[int, int]:
-        """The first second of the month, UTC, and that of the next one."""
+        """The first second of the month, UTC, and of the next month."""
         first = calendar.timegm((self.year, self.month, 1, 0, 0, 0))
-        # No calendar has the month behind the last of the year 9999.
+        # No calendar has a month after the last of the year 9999.
         return first, first + calendar.monthrange(self.year, self.month)[1] * 86_400
 
     @property
@@ -69,7 +64,7 @@ class Partition(NamedTuple):
         return f"{MANIFESTS}/site={self.site}/year={self.year:04d}/month={self.month:02d}/ce={self.ce}.json"
 
     def folder(self, table: str) -> str:
-        """Where the parts of one of `TABLES` stand."""
+        """The folder of the parts of one of `TABLES`."""
         return f"{table}/v{VERSION}/site={self.site}/year={self.year:04d}/month={self.month:02d}/ce={self.ce}"
 
     def part(self, table: str, file: str) -> str:
@@ -85,9 +80,10 @@ def partition_of(path: str) -> Partition | None:
 
 def names_in(folder: str) -> tuple[re.Pattern[str], bool] | None:
     """
-    How the names in a folder of the dataset look, and whether they are files or folders; ``None``: it has none.
+    Return the form of names in a folder of the dataset, and whether they are files or folders; ``None``: there are no
+    names.
 
-    Whatever else is in the folder is not part of the dataset.
+    Other content of the folder is not part of the dataset.
     """
     first, *rest = folder.split("/")
     names = _NAMES.get(first, ())
@@ -97,17 +93,17 @@ def names_in(folder: str) -> tuple[re.Pattern[str], bool] | None:
 
 
 def position_path(site: str, ce: str) -> str:
-    """Where the export of a CE notes how far it came."""
+    """The path of the file in which the export of a CE notes its position."""
     return f"exports/v{VERSION}/site={site}/ce={ce}.json"
 
 
 def part_name(sha256: str) -> str:
-    """What a part with these bytes is called."""
+    """Return the name of a part with these bytes."""
     return f"part-{sha256[:16]}.parquet"
 
 
 def is_part_name(name: str) -> bool:
-    """Whether a part may be called so."""
+    """Whether this is a possible name of a part."""
     return _PART.fullmatch(name) is not None
 
 
@@ -115,7 +111,7 @@ def key_name(name: str, what: str) -> str:
     """
     The name of a site or a CE in the form used in paths.
 
-    Raises InputError for one that not every file system and engine takes: ``what`` tells where it is from.
+    Raises InputError for one that some file systems or engines do not accept. ``what``: its source.
     """
     if not _NAME.fullmatch(name):
         raise InputError(
@@ -124,7 +120,7 @@ def key_name(name: str, what: str) -> str:
     return name
 
 
-# The columns of a dataset's tables, from ``schema/fleet/columns.csv``: that file is for every engine.
+# The columns of a dataset's tables, from ``schema/fleet/columns.csv``: every engine reads that file.
 
 
 Type = Literal["int64", "double", "string"]
@@ -135,36 +131,36 @@ KEYS: dict[str, Type] = {"site": "string", "year": "int64", "month": "string", "
 
 
 class Column(NamedTuple):
-    """A column; every one may be NULL but ``record_id``."""
+    """A column; all except ``record_id`` may be NULL."""
 
     name: str
     type: Type
     unit: str
-    """Of what is measured, empty for all else; also in the metadata of the column in each file, under `UNIT`."""
+    """The unit of a measured value, else empty; also in the metadata of the column in each file, under `UNIT`."""
     description: str
 
 
 UNIT = b"unit"
 DESCRIPTION = b"description"
 TEXT_BYTES = 2**18
-"""A text has at most so many bytes of UTF-8: the names of 20,000 slots."""
+"""The most bytes of UTF-8 in a text: the names of 20,000 slots."""
 GROUP_ROWS = 2**20
-"""A row group has at most so many rows."""
+"""The most rows in a row group."""
 
 
 def most_rows(jobs: int) -> int:
-    """How many rows a table may have that belong to so many jobs: a thousand each on average, of few jobs more."""
+    """Return the most rows that a table of so many jobs may have: a thousand each on average, for few jobs more."""
     return 1000 * (jobs + 100)
 
 
 def group_bytes(rows: int) -> int:
-    """How many bytes a row group with so many rows may have, uncompressed."""
+    """Return the most bytes that a row group with so many rows may have, uncompressed."""
     return 2**28 + rows * 2**13
 
 
 @cache
 def columns() -> dict[str, tuple[Column, ...]]:
-    """By table, in their order, without `KEYS`."""
+    """The columns of each table in their order, without `KEYS`."""
     found: dict[str, list[Column]] = {table: [] for table in TABLES}
     with open(resource("schema", "fleet", "columns.csv"), encoding="utf-8", newline="") as file:
         for row in csv.DictReader(file):
@@ -173,16 +169,15 @@ def columns() -> dict[str, tuple[Column, ...]]:
     return {table: tuple(of) for table, of in found.items()}
 
 
-# Which parts of a partition count, and what is in them: written last, so that a reader never takes half for the whole.
-#
-# A reader takes the files that manifests name, and no other. It may find that one of them is gone, of a partition that
-# was written twice since: then it reads the manifest again.
+# The parts of a partition that count, and their content: written last, so that a reader never reads half of them.  A
+# reader reads only the files that manifests name. If one of them is missing because the partition was written twice
+# since, it reads the manifest again.
 
 
 MOST_BYTES = 2**20
-"""A larger file is no manifest."""
+"""The most bytes of a manifest."""
 NAMES = ("plain", "hashed", "withheld")
-"""How a dataset has the names of users."""
+"""How users' names appear in a dataset."""
 
 
 class Part(NamedTuple):
@@ -198,25 +193,27 @@ class Part(NamedTuple):
 
 
 class Manifest(NamedTuple):
-    """What a partition consists of."""
+    """The content of a partition."""
 
     partition: Partition
     schema: int
-    """Of the accounting database that it was written from."""
+    """The schema of the accounting database that it was written from."""
     life: str
-    """Which database that was: its incarnation."""
+    """The incarnation of that database."""
     finished_log_seq: int
-    """Every change of the log up to here is in it."""
+    """It includes every change of the log up to here."""
     names: str
     written_s: int
     tables: Mapping[str, Part]
     seen: Mapping[str, int]
-    """What `export` saw of the month, to notice what the log does not tell; nothing for readers."""
+    """
+    The observations of `export` about the month, to notice changes that are not in the log; unimportant for readers.
+    """
     has_digest: bool = True
-    """Whether it has a digest of itself. Without one (older versions) only files and paths prove what it says."""
+    """Whether it has a digest of itself. Without one (older versions) only files and paths prove its content."""
 
     def to_json(self) -> bytes:
-        """The file."""
+        """Return the text of the file."""
         site, year, month, ce = self.partition
         tables = {table: part._asdict() for table, part in self.tables.items()}
         whole = {
@@ -233,14 +230,14 @@ def with_digest(whole: Mapping[str, Any]) -> bytes:
 
 
 def proves_itself(whole: Mapping[str, Any]) -> bool:
-    """Whether a small file has a digest of its own. Raises ValueError if that is the digest of something else."""
+    """Whether a small file has a digest of itself. Raises ValueError if the digest is wrong."""
     if _OWN in whole and whole[_OWN] != _digest(whole):
         raise ValueError("its own digest (sha256) does not match its content")
     return _OWN in whole
 
 
 def _digest(whole: Mapping[str, Any]) -> str:
-    """As `jq -cSj 'del(.sha256)' FILE | sha256sum` prints it."""
+    """As in `jq -cSj 'del(.sha256)' FILE | sha256sum`."""
     rest = {name: value for name, value in whole.items() if name != _OWN}
     return hashlib.sha256(json.dumps(rest, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 

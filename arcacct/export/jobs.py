@@ -21,7 +21,7 @@ from arcacct.records.texts import plain_text, unescaped
 from arcacct.secrecy import without_credentials
 from arcacct.times import LAST_SECOND
 
-# The months that there are jobs of, and which of them changed since an export: months of the end, UTC, as 202611.
+# The months with jobs, and those that changed since an export: months of the end, UTC, as 202611.
 
 
 JOBS, FORGOTTEN, CLOSED, ACCELERATORS = "jobs", "forgotten", "closed", "accelerators"
@@ -31,7 +31,7 @@ _OF_MONTHS = f"EndTime BETWEEN 1 AND {LAST_SECOND}"
 
 
 class Withdrawn(NamedTuple):
-    """What was removed from the database without an entry in the log."""
+    """Records that were removed from the database without an entry in the log."""
 
     pruned_before: int
     """UTC seconds: no job that ended then or later was moved into an archive."""
@@ -42,22 +42,23 @@ class Withdrawn(NamedTuple):
 
 
 class Now(NamedTuple):
-    """The database at one moment."""
+    """The state of the database at one moment."""
 
     seq: int
     """The highest Seq of FinishedLog."""
     events_row: int
-    """The last row of JobEvents: what comes to a job that has ended is no change to the log."""
+    """The last row of JobEvents: rows added to an ended job are no change in the log."""
     seen: dict[int, dict[str, int]]
     """By month: the number of jobs, the number without names, and the sums of accelerators."""
     withdrawn: Withdrawn
 
 
 def look(con: Connection) -> Now:
-    """What there is now; the counts read indexes alone."""
+    """Return the present state; the counts read only indexes."""
     with one_state(con):
         seen: dict[int, dict[str, int]] = {month: {JOBS: jobs} for month, jobs in _counts(con)}
-        # From the few to their records. What a target has had is forgotten without a word to the log.
+        # From the few changes to their records. Records that a target has received are forgotten without an entry in
+        # the log.
         for month, jobs in con.execute(
             f"SELECT {_MONTH}, count(*) FROM PseudonymisedRecords CROSS JOIN AAR USING (RecordID)"
             f" WHERE {_OF_MONTHS} GROUP BY 1"
@@ -74,7 +75,7 @@ def look(con: Connection) -> Now:
 
 
 def withdrawn(con: Connection) -> Withdrawn:
-    """What was taken out until now."""
+    """Return all removals so far."""
     (pruned_before,) = con.execute("SELECT ifnull(max(EndedBefore), 0) FROM Archives").fetchone()
     (forgotten,) = con.execute("SELECT count(*) FROM PseudonymisedRecords").fetchone()
     closed = frozenset(month for (month,) in con.execute("SELECT Month FROM PseudonymisedMonths"))
@@ -102,7 +103,7 @@ def _counts(con: Connection) -> Iterator[tuple[int, int]]:
 
 
 def changed(con: Connection, seq: int, events_row: int) -> set[int]:
-    """The months with a record that was logged, left or got an event after these places."""
+    """Return the months with a record that was logged, removed or given an event after these positions."""
     logged = f"SELECT DISTINCT {_MONTH} FROM FinishedLog CROSS JOIN AAR USING (RecordID) WHERE Seq > ? AND {_OF_MONTHS}"
     left = f"SELECT DISTINCT {_MONTH} FROM PreviousVersions WHERE Seq > ? AND {_OF_MONTHS}"
     told = (
@@ -117,32 +118,32 @@ def changed(con: Connection, seq: int, events_row: int) -> set[int]:
 
 
 def left_since(con: Connection, seq: int, partition: Partition) -> bool:
-    """Whether a record was elsewhere in a month, or is gone from it, since a place in the log."""
+    """Whether a record left a month, or was deleted from it, since a position in the log."""
     query = "SELECT 1 FROM PreviousVersions WHERE Seq > ? AND EndTime >= ? AND EndTime < ? LIMIT 1"
     return con.execute(query, (seq, *partition.bounds)).fetchone() is not None
 
 
 def pruned_among(con: Connection, records: Collection[tuple[int, str]]) -> set[int]:
-    """Which of some records, with their JobIDs as stored, were pruned: gone, and the log has no trace of them."""
+    """Return which records, with their JobIDs as stored, were pruned: they are gone, and the log has no entry."""
     gone = {record_id for record_id, _job_id in records}
     numbers = ",".join(map(str, gone))
     gone -= {one for (one,) in con.execute(f"SELECT RecordID FROM AAR WHERE RecordID IN ({numbers})")}
     gone -= {one for (one,) in con.execute(f"SELECT RecordID FROM FinishedLog WHERE RecordID IN ({numbers})")}
     job_ids = [job_id for record_id, job_id in records if record_id in gone]
     query = f"SELECT JobID FROM AAR WHERE JobID IN ({','.join('?' * len(job_ids))})"
-    # A job that came back, from its control directory or a backup, has another number.
+    # A job that came back from its control directory or a backup has another number.
     back = {job_id for (job_id,) in con.execute(query, job_ids)}
     return {record_id for record_id, job_id in records if record_id in gone and job_id not in back}
 
 
-# The jobs of a month with all that is theirs, in the order of their ends, a page at a time.
+# The jobs of a month with all their rows, in the order of their ends, a page at a time.
 
 
 PAGE_JOBS = 1000
 """A reader's transaction ends before a second is over (INVARIANTS 7)."""
 _PAGE_ROWS = 50_000
 Values = tuple[Any, ...]
-"""A row of one table of the dataset: the number of its record first."""
+"""A row of one table of the dataset; the number of its record comes first."""
 
 
 class Job(NamedTuple):
@@ -155,7 +156,7 @@ class Job(NamedTuple):
 
 
 def paged(jobs: Iterable[Job]) -> Iterator[list[Job]]:
-    """Jobs a page at a time, of jobs with many rows in other tables fewer."""
+    """Yield jobs page by page; a page has fewer jobs if they have many rows in other tables."""
     page: list[Job] = []
     rows = 0
     for job in jobs:
@@ -169,7 +170,7 @@ def paged(jobs: Iterable[Job]) -> Iterator[list[Job]]:
 
 
 def pages(con: Connection, partition: Partition) -> Iterator[list[Job]]:
-    """The jobs of a month, each page as it is at one moment."""
+    """Yield the jobs of a month; each page is the state of one moment."""
     begin, end = partition.bounds
     position = (begin, 0)
     while True:
@@ -184,13 +185,13 @@ def pages(con: Connection, partition: Partition) -> Iterator[list[Job]]:
 
 def _jobs(con: Connection, chosen: tuple[int, ...]) -> list[Job]:
     keys = con.execute(
-        # Not those that are held: they are in no figure (`records.holds`).
+        # Not the held ones: they are in no figure (`records.holds`).
         "SELECT EndTime, RecordID FROM AccountedAAR WHERE (EndTime, RecordID) > (?, ?) AND EndTime >= ?"
         " AND EndTime < ? ORDER BY EndTime, RecordID LIMIT ?",
         chosen,
     ).fetchall()
     numbers = ",".join(str(record_id) for _end, record_id in keys)
-    # What the columns of v1_jobs mean, with the values as reported of jobs that do not count there.
+    # The meaning of the columns of v1_jobs, with the reported values of jobs that do not count there.
     query = f"SELECT {_ASKED} FROM JobValues WHERE record_id IN ({numbers})"
     of_job: dict[int, Values] = {
         row[0]: (*row[: _FQAN + 1], *_group_and_role(row[_FQAN]), *row[_FQAN + 1 :]) for row in con.execute(query)
@@ -223,14 +224,14 @@ _ASKED = ", ".join(name for name in _NAMES if name not in ("vo_group", "vo_role"
 
 @lru_cache(maxsize=4096)
 def _group_and_role(fqan: object) -> tuple[str | None, str | None]:
-    """As the view has them; there they are a third of what a job costs."""
+    """Return both as in the view, where they take a third of the time of a job."""
     text = "" if fqan is None else plain_text(fqan)
     group = re.split("/Role=|/Capability=", text, maxsplit=1)[0] if text.startswith("/") else None
     role = text.partition("/Role=")[2].partition("/")[0]
     return group, None if role in ("", "NULL") else role
 
 
-# In the order in which they were recorded: the plus keeps SQLite on the index of RecordID.
+# In the order of recording: the plus keeps SQLite on the index of RecordID.
 _CHILDREN = {
     "events": (
         "SELECT RecordID, EventKey, CAST(strftime('%s', EventTime) AS INTEGER) AS T FROM JobEvents"
@@ -264,7 +265,7 @@ def _by_record(con: Connection, query: str) -> dict[int, list[Values]]:
     return found
 
 
-# What a dataset says of users: their names, pseudonyms by the key of the site, or nothing.
+# The users in a dataset: their names, pseudonyms by the key of the site, or nothing.
 
 
 _NAMED = ("user_dn", "job_name", "client_host")
@@ -274,7 +275,7 @@ _WITH_NAMES = ("fqan", "vo_group")
 
 
 class Concealer:
-    """Jobs without names: with the pseudonyms of ``names``, or with nothing where names stood."""
+    """Jobs without names: with the pseudonyms of ``names``, or with empty names."""
 
     def __init__(self, names: Names | None) -> None:
         place = {column.name: number for number, column in enumerate(columns()["jobs"])}
@@ -287,7 +288,7 @@ class Concealer:
         }
 
     def __call__(self, job: Job) -> Job:
-        """The job, as far as anybody may know it."""
+        """Return the job without the values that must not be published."""
         values = list(job.values)
         for number, way in self._ways.items():
             values[number] = way(values[number])
@@ -295,7 +296,7 @@ class Concealer:
         if "attributes" in children:
             children["attributes"] = [self._attribute(*row) for row in children["attributes"]]
         if "transfers" in children:
-            # Paths on storage name users more often than not.
+            # Paths on storage usually name users.
             children["transfers"] = [(row[0], _host(row[1]), *row[2:]) for row in children["transfers"]]
         return job._replace(values=tuple(values), children=children)
 
@@ -315,7 +316,7 @@ class Concealer:
 
 
 def _host(url: Any) -> str | None:
-    """Of a URL what tells where the file was, and no more."""
+    """Return only the host of a URL."""
     scheme, colon, rest = str(url or "").partition("://")
-    # Users of storage stand before an @.
+    # User names on storage are before an @.
     return f"{scheme}{colon}{rest.partition('/')[0].partition('?')[0].rpartition('@')[2]}" if colon else None

@@ -1,4 +1,4 @@
-"""The parts of a partition: tables in Parquet, written and read a group of rows at a time."""
+"""The parts of a partition: tables in Parquet, written and read one group of rows at a time."""
 
 from __future__ import annotations
 
@@ -22,23 +22,23 @@ from arcacct.export.jobs import Job, Values
 from arcacct.records.texts import plain_text
 
 GROUP_ROWS = {table: 32_768 if table == "jobs" else 131_072 for table in TABLES}
-"""In a group: what a reader passes over by its least and greatest values, and what is held in memory of a table."""
+"""Rows in a group: a reader skips a group by its lowest and highest values, and one group is in memory."""
 _GROUP_BYTES = 1 << 27
 """A group of long texts has fewer rows."""
 _BATCH_ROWS = 4096
 _FORMER_ROWS = 1024
 _MOST_BYTES = {table: 1 << 27 if table == "jobs" else 1 << 24 for table in TABLES}
-"""Of so many rows of others: a hundred times what they have, as a rule."""
+"""A limit for this number of foreign rows: usually a hundred times their size."""
 _UNPACKED_BYTES = 1 << 29
-"""What may be taken of memory to unpack them."""
+"""The most memory for unpacking them."""
 _MOST_OF_A_JOB, _MOST_BYTES_OF_A_JOB = 100_000, 1 << 26
-"""Rows of a table, and what they have in memory."""
-# The allocators that come with pyarrow keep a tenth more of it.
+"""Rows of a table, and their bytes in memory."""
+# The other allocators of pyarrow keep a tenth more of it.
 pa.set_memory_pool(pa.system_memory_pool())
 _TYPES = {"int64": pa.int64(), "double": pa.float64(), "string": pa.string()}
 _DELTA, _FRONT, _PLAIN = "DELTA_BINARY_PACKED", "DELTA_BYTE_ARRAY", "PLAIN"
 _ENCODINGS = {
-    # Texts that begin as the one before does; those of ten attributes do as the ten before.
+    # Texts that start like the text before; the ten attributes of a job start like the ten before.
     "jobs": dict.fromkeys(("job_id", "local_job_id", "job_name"), _FRONT),
     "transfers": {"url": _FRONT},
     "attributes": {"value": _PLAIN},
@@ -51,7 +51,7 @@ _FEW = frozenset(
 )
 """Numbers that come again and again: as all other texts a dictionary, and numbers into it."""
 _LEVELS = {"job_id": 1}
-"""Of zstd. It is random, and what looks for more in it finds less."""
+"""Levels of zstd. The data is random, so a higher level finds less."""
 _LEVEL = 12
 
 
@@ -71,8 +71,8 @@ def schema_of(table: str) -> pa.Schema:
 
 
 def how_written(table: str, names: Sequence[str]) -> dict[str, Any]:
-    """Options of pyarrow for these columns of a table: encoding and compression of each."""
-    # Numbers from 0 to 2^31 and no others: half of what eight bytes cost, whatever compresses them.
+    """Return pyarrow's options for these columns of a table: encoding and compression of each."""
+    # Only numbers from 0 to 2^31: half the cost of eight bytes, with any compression.
     numbers = {one.name: _DELTA for one in columns()[table] if one.type == "int64" and one.name not in _FEW}
     encodings = {name: how for name, how in (numbers | _ENCODINGS.get(table, {})).items() if name in names}
     return {
@@ -177,7 +177,7 @@ def _fitting(value: object, kind: str) -> object:
 
 
 class PartsWriter:
-    """The parts of one partition as files in a local folder, of jobs in the order of their ends."""
+    """Writes the parts of one partition as files in a local folder, with jobs in the order of their ends."""
 
     def __init__(self, folder: str) -> None:
         self._tables = {table: _Table(table, folder) for table in TABLES}
@@ -186,7 +186,7 @@ class PartsWriter:
         self.jobs = 0
 
     def add(self, jobs: Sequence[Job]) -> None:
-        """Some more jobs, that ended later."""
+        """Add more jobs, which ended later."""
         if not jobs:
             return
         self._first = int(jobs[0].end_s) if self._first is None else self._first
@@ -199,12 +199,12 @@ class PartsWriter:
                 table.add([row for job in jobs for row in job.children.get(name, ())])
 
     def close(self) -> None:
-        """Write what is left; twice is once."""
+        """Write the remaining rows; a second call does nothing."""
         for table in self._tables.values():
             table.close()
 
     def parts(self) -> dict[str, tuple[Part, str]]:
-        """By table what was written, and the path of the file; behind `close`."""
+        """Return the written part of each table, and the path of its file; after `close`."""
         found = {}
         for name, table in self._tables.items():
             with open(table.path, "rb") as file:
@@ -217,10 +217,10 @@ class PartsWriter:
 
 def former_jobs(paths: Mapping[str, str], rows: Mapping[str, int], partition: Partition, path: str) -> Iterator[Job]:
     """
-    The jobs of the parts of a partition, one after the other; ``paths``: local files, by table.
+    Yield the jobs of the parts of a partition; ``paths``: local files, by table.
 
-    ``rows``: how many each part is to have. Raises InputError, with the ``path`` of the manifest, when one is damaged,
-    or is none that an export wrote: others may write where the parts were.
+    ``rows``: the expected number of rows of each part. Raises InputError, with the ``path`` of the manifest, if one is
+    damaged or was not written by an export: other users may write there.
     """
     try:
         with ExitStack() as held:
@@ -264,7 +264,7 @@ class _Rows:
     def __iter__(self) -> Iterator[Values]:
         for batch in self._batches:
             self.bytes += batch.nbytes
-            # One that was written before a column was added has nothing in it.
+            # A file from before a column was added has no values in it.
             there = set(batch.schema.names)
             lists = [
                 batch.column(one.name).to_pylist() if one.name in there else [None] * batch.num_rows
@@ -307,11 +307,11 @@ class _Beside:
 
 def batches(file: Any, table: str, rows: int, at_once: int) -> Iterator[pa.RecordBatch]:
     """
-    The rows of a part that others may have written, ``at_once`` at a time, of those of our columns that it has.
+    Yield the rows of a part that another program may have written, ``at_once`` at a time, with those of our columns
+    that it has.
 
-    Raises ValueError where it has not as many rows, or a column of another type than ours; MemoryError for what
-    unpacks to more than a part of ours (a few kB of Parquet can be terabytes of text); pyarrow's errors for what is
-    damaged otherwise.
+    Raises ValueError if the number of rows or the type of a column is wrong; MemoryError if it unpacks to more than our
+    parts can have (a few kB of Parquet can be terabytes of text); pyarrow's errors for other damage.
     """
     with _little_memory():
         reader = pq.ParquetFile(file)
@@ -330,7 +330,9 @@ def batches(file: Any, table: str, rows: int, at_once: int) -> Iterator[pa.Recor
 
 
 def refuse_other_types(table: str, found: pa.Schema) -> list[str]:
-    """Those of our columns of a table that a file has. Raises ValueError when one has another type there, or twice."""
+    """
+    Return which of our columns of a table a file has. Raises ValueError if one has another type there, or occurs twice.
+    """
     names = []
     for ours in schema_of(table):
         places = found.get_all_field_indices(ours.name)
@@ -346,7 +348,7 @@ def refuse_other_types(table: str, found: pa.Schema) -> list[str]:
 
 @contextmanager
 def _little_memory() -> Iterator[None]:
-    """What takes more memory than a part of ours does raises MemoryError, and this host is not asked for it."""
+    """Limit the memory to the need of our parts: more raises MemoryError, so this host does not run out of it."""
     before, most = resource.getrlimit(resource.RLIMIT_AS)
     with open("/proc/self/statm", "rb") as file:
         now_bytes = int(file.read().split()[0]) * resource.getpagesize()

@@ -22,12 +22,12 @@ _MOST_IN_A_FOLDER = 10_000
 """As many sites in a dataset, or CEs in a month."""
 _MOST_OF_A_SITE = 100_000
 _MOST = 1_000_000
-"""Names that are looked at below a folder: of all sites 200 CEs have so many parts of a table in 200 years."""
+"""The most names that are read below a folder: 200 CEs of all sites have this many parts of a table in 200 years."""
 _HALF = re.compile(re.escape(TEMPORARY) + "[0-9a-f]+-")
 _OTHERS = frozenset(
     (errno.ENOTDIR, errno.EISDIR, errno.ELOOP, errno.ENXIO, errno.ENAMETOOLONG, errno.ENOTEMPTY, errno.EEXIST)
 )
-"""What the system says when something else stands under a name: the store itself is well."""
+"""The system's errors for another object under a name: the store itself is good."""
 _NOT_OURS = frozenset((errno.EACCES, errno.EPERM))
 """Raised if an existing file may not be read or replaced."""
 _GONE = _OTHERS | _NOT_OURS | {errno.ENOENT}
@@ -37,20 +37,23 @@ _ANOTHER = f"a dataset of another version, which is left out; this program reads
 
 
 def is_half(path: str, name: str = "") -> bool:
-    """Whether a file is what a killed export left of one, with this name."""
+    """Whether a file with this name is the incomplete file of a killed export."""
     return _HALF.match(path.rpartition("/")[2]) is not None and path.endswith(name and f"-{name}")
 
 
 class Listing(NamedTuple):
-    """What there is of what the layout can have, by the paths below the dataset."""
+    """The existing files of the layout, by their paths below the dataset."""
 
     files: dict[str, int]
-    """Bytes."""
+    """The files with their sizes in bytes."""
     refused: dict[str, str]
-    """What is something else than it should be (a link, a pipe), or too much: a message for each."""
+    """A message for each object of the wrong kind (a link, a pipe), or beyond a limit."""
 
     def obstacle(self, path: str) -> str | None:
-        """The message about something else in the place of a file or of a folder on its path; ``None``: nothing."""
+        """
+        Return the message about a wrong object in the place of a file or of a folder on its path; ``None``: there is
+        none.
+        """
         return next((why for place, why in self.refused.items() if place == path or path.startswith(f"{place}/")), None)
 
 
@@ -58,29 +61,32 @@ class Store(ABC):
     """
     The files of a dataset, by their paths below it.
 
-    Everything raises InputError, which names the file, for what cannot be used and costs itself alone, and StoreError
-    when the store cannot be reached or refuses.
+    Every method raises InputError with the name of the file if only that file is unusable, and StoreError if the store
+    cannot be reached or refuses.
     """
 
     def __init__(self, place: str, shown: str) -> None:
         self.place = place
-        """The same for the same dataset, and no other one has it."""
+        """Identifies the dataset: the same for the same one, different for all others."""
         self.shown = shown.rstrip("/")
 
     def path_of(self, path: str) -> str:
-        """What a file is called in a message."""
+        """Return the name of a file for messages."""
         return f"{self.shown}/{path}"
 
     @abstractmethod
     def read(self, path: str, most_bytes: int = MOST_BYTES) -> bytes | None:
-        """A small file; ``None`` if there is none. Raises InputError for one that is larger, or is no file."""
+        """
+        Return the content of a small file; ``None`` if there is none. Raises InputError for a larger one, or if it is
+        not a file.
+        """
 
     @abstractmethod
     def open(self, path: str) -> Any:
-        """A part, for pyarrow to read: the same file as long as it is open. Raises InputError for what is no file."""
+        """Open a part for pyarrow: the same file as long as it is open. Raises InputError if it is not a file."""
 
     def listing(self, *folders: str) -> Listing:
-        """What there is in some folders of the layout and below them; nothing where there is no folder."""
+        """List some folders of the layout and their content; a missing folder is empty."""
         found = Listing({}, {})
         for folder in folders:
             with self._named(folder):
@@ -93,14 +99,14 @@ class Store(ABC):
 
     @abstractmethod
     def put(self, path: str, file: IO[bytes]) -> None:
-        """What is in a local file from where it stands, under a path, in the place of what is there."""
+        """Store the content of an open local file under a path, replacing the present one."""
 
     def make(self) -> None:  # noqa: B027  a store of objects has no directories
         """Create the directory of the dataset if it is missing. Raises StoreError if this user cannot write there."""
 
     @abstractmethod
     def remove(self, path: str) -> None:
-        """Take a file away, if it is there."""
+        """Remove a file, if it exists."""
 
     @contextmanager
     def _named(self, path: str, costs_itself: Collection[int] = _OTHERS | _NOT_OURS) -> Iterator[None]:
@@ -115,7 +121,7 @@ class Store(ABC):
 
 
 class RemoteStore(Store):
-    """What a URL names; its objects have no links."""
+    """A store at a URL; its objects have no links."""
 
     def __init__(self, filesystem: Any, root: str, place: str, shown: str, *, makes_folders: bool = False) -> None:
         super().__init__(place, shown)
@@ -127,7 +133,7 @@ class RemoteStore(Store):
         """See `Store`."""
         with self._named(path):
             try:
-                # It knows how long it is without a further request.
+                # It knows its length without a further request.
                 file = self._fs.open_input_file(f"{self._root}/{path}")
             except FileNotFoundError:
                 return None
@@ -155,7 +161,7 @@ class RemoteStore(Store):
         whole = f"{self._root}/{path}"
         with self._named(path):
             if self._makes_folders:
-                # Objects of a store need none.
+                # Objects of a store need no directory.
                 self._fs.create_dir(whole.rpartition("/")[0], recursive=True)
             with self._fs.open_output_stream(whole) as there:
                 while chunk := file.read(_CHUNK_BYTES):
@@ -168,7 +174,7 @@ class RemoteStore(Store):
 
 
 class LocalStore(Store):
-    """A directory, which may be a link of the administrator's; the umask says who may read what is put there."""
+    """A directory, which may be a link of the administrator; the umask decides who can read new files."""
 
     def __init__(self, root: str) -> None:
         super().__init__(os.path.realpath(root), root)
@@ -237,7 +243,7 @@ class LocalStore(Store):
             _Walk(self, found).site(top, folder)
 
     def put(self, path: str, file: IO[bytes]) -> None:
-        """As the others, and on disk when it returns."""
+        """As the others; on disk when it returns."""
         folder, _, name = path.rpartition("/")
         # If nothing can be created, the store is at fault, not an existing file.
         with self._named(path, _OTHERS), self._folder(folder, self._folder_mode) as there:
@@ -277,12 +283,12 @@ class _Walk:
         self._left_of_site = 0
 
     def site(self, here: Directory, path: str) -> None:
-        """What is in the folder of a site, or in any other one."""
+        """List the folder of a site, or any other one."""
         self._left_of_site = _MOST_OF_A_SITE
         try:
             self._folder(here, path)
         except _TooManyError:
-            # All or nothing, or it would depend on the order of the directory what is left out.
+            # All or nothing: otherwise the order of the directory would decide what is left out.
             for file in [file for file in self._found.files if file.startswith(f"{path}/")]:
                 del self._found.files[file]
             self._refuse(path, f"more than {_MOST_OF_A_SITE} files and folders, so all are left out")
@@ -355,7 +361,7 @@ def _other_version(path: str) -> str | None:
 
 
 def _read(file: Any, path: str, size_bytes: int, most_bytes: int) -> bytes:
-    """All of an open file, into which somebody may write meanwhile. Raises InputError when it is too large."""
+    """Return the whole content of an open file, which others may still write. Raises InputError if it is too large."""
     data = b""
     if size_bytes <= most_bytes:
         data = bytes(file.read(most_bytes + 1))
@@ -367,10 +373,10 @@ def _read(file: Any, path: str, size_bytes: int, most_bytes: int) -> bytes:
 
 def open_store(place: str) -> Store:
     """
-    The dataset at a path or a URL; it need not be there yet.
+    Open the dataset at a path or a URL; it need not exist.
 
-    Raises UsageError for one that cannot be used, InputError without the packages that are needed, StoreError when the
-    store cannot be reached.
+    Raises UsageError for an unusable one, InputError if packages are missing, StoreError if the store cannot be
+    reached.
     """
     scheme, colon, rest = place.partition("://")
     if not place:
@@ -406,9 +412,9 @@ def _shown(scheme: str, rest: str) -> str:
     """A URL as messages have it. Raises UsageError for one that names nothing, or more than it should."""
     path, _, query = rest.partition("?")
     user, at, host = path.partition("/")[0].rpartition("@")
-    # Azure has the container there.
+    # Azure has the name of the container there.
     if (at and (":" in user or scheme == "s3")) or re.search("secret|passw|token|key=", query.lower()):
-        # What processes there are, and what they were called with, everybody may see.
+        # Every user can see the processes and their arguments.
         raise UsageError(
             f"{scheme}://{host}: no credentials in a URL; give them in the environment (AWS_ACCESS_KEY_ID, ...)"
         )

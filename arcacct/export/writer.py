@@ -34,28 +34,28 @@ from arcacct.records.pseudonyms import site_names
 _TRIES = 3
 """How often a month is read again if one of its jobs disappeared during reading."""
 _KEPT_S = 86400
-"""For who began to read with a former manifest."""
+"""Seconds for readers that started with a former manifest."""
 
 
 _FIRST_MONTH = 197001
 _MOST_NOTE_BYTES, _NOTE_LEVELS = 1 << 16, 4
 _PIECE_BYTES = 1 << 20
 _SOME_JOBS = 100_000
-"""So many a former part may have beyond what the log accounts for: of a database that was restored."""
+"""The most jobs that a former part may have beyond the log's: from a database that was restored."""
 _KEEP = "pruned jobs are only in it: restore it, or remove the manifest to continue without them"
 
 
 class _Position(NamedTuple):
-    """How far an export came."""
+    """The position of an export."""
 
     life: str
-    """Which database that was, as in a manifest."""
+    """The incarnation of the database, as in a manifest."""
     seq: int
     events_row: int
 
 
 class ExportOptions(NamedTuple):
-    """What the dataset is to have."""
+    """The options of a dataset."""
 
     site: str
     ce: str
@@ -64,15 +64,15 @@ class ExportOptions(NamedTuple):
 
 
 class Exported(NamedTuple):
-    """What an export did."""
+    """The result of an export."""
 
     written: tuple[Partition, ...]
     jobs: int
-    """In the months that were written."""
+    """Jobs in the months that were written."""
     bytes: int
-    """Of all parts of these months, whether they changed or not."""
+    """Bytes of all parts of these months, whether they changed or not."""
     unchanged: int
-    """Months."""
+    """The number of unchanged months."""
     problems: tuple[str, ...]
     """Failures, one line each; the rest was exported."""
 
@@ -86,11 +86,11 @@ def export(
     patience_s: float = 60.0,
 ) -> Exported:
     """
-    Bring the months of this CE in a dataset up to date; ``progress`` gets how many jobs of how many were read.
+    Bring the months of this CE in a dataset up to date; ``progress`` gets the number of jobs read and of all jobs.
 
-    While the store takes longer than ``patience_s``, jobs may be pruned or the database be replaced.
-    Raises StoreBusy while another export into the same place, a prune or a restore is at work, StoreError when the
-    database or the store refuses.
+    If the store takes longer than ``patience_s``, jobs may be pruned or the database replaced meanwhile. Raises
+    StoreBusy during another export into the same place, a prune or a restore, StoreError if the database or the store
+    refuses.
     """
     with exporter(here, store.place, patience_s) as reading:
         return _Export(here, store, options, progress, reading).run()
@@ -115,7 +115,7 @@ class _Export:
             self._position = _Position(self._life, self._now.seq, self._now.events_row)
             logged = self._logged(con, last)
         todo: list[tuple[Partition, Manifest | None]] = []
-        # Others who may write there could put a manifest for each month of ten thousand years.
+        # Other users who may write there could create a manifest for each month of ten thousand years.
         last_month = (time.gmtime().tm_year + 1) * 100 + 12
         known = sorted({month for month in there if _FIRST_MONTH <= month <= last_month} | self._now.seen.keys())
         for month in known:
@@ -138,7 +138,7 @@ class _Export:
                 written.append(manifest)
         left_out = len(self._problems)
         if not self._problems:
-            # Else the next one would not see what has changed in the months that were left out.
+            # Otherwise the next export would not see the changes in the months that were left out.
             try:
                 self._note_position()
             except InputError as error:
@@ -185,7 +185,7 @@ class _Export:
         for path in sorted(listing.files):
             partition = dataset.partition_of(path)
             if is_half(path, os.path.basename(position)):
-                # A file replaced since is not a part of ours, and does no harm.
+                # A file that was replaced since then is not ours, and does no harm.
                 with suppress(InputError):
                     self._store.remove(path)
             if partition is not None and partition.ce == self._options.ce:
@@ -226,10 +226,10 @@ class _Export:
 
     def _is_whole(self, manifest: Manifest) -> bool:
         """
-        Whether all parts of a month that stays as it is are there; takes away what it had before.
+        Whether all parts of an unchanged month exist; removes its former parts.
 
-        A part that is lost, as by a power cut, is written anew, unless jobs of it are in an archive alone or something
-        else is in its place: then InputError is raised.
+        A lost part, for example after a power cut, is written again, unless jobs of it are in an archive alone or
+        something else is in its place: then InputError is raised.
         """
         for table, part in manifest.tables.items():
             path = manifest.partition.part(table, part.file)
@@ -282,7 +282,7 @@ class _Export:
             self._store.put(path, file)
 
     def _month(self, partition: Partition, former: Manifest | None) -> Manifest | None:
-        """Write a month; ``None`` if it is what it was, or could not be read."""
+        """Write a month; ``None`` if it has not changed, or could not be read."""
         for _try in range(_TRIES):
             try:
                 with tempfile.TemporaryDirectory(prefix="arcacct-export-") as folder:
@@ -381,7 +381,7 @@ class _Export:
         pruned_before, _forgotten, closed = self._now.withdrawn
         conceal = None
         if self._options.names != "plain" or partition.year * 100 + partition.month in closed:
-            # For an archive the erased names are unknown: so those of the whole month.
+            # The erased names in an archive are unknown, so those of the whole month are used.
             conceal = self._concealer()
         rows = {table: part.rows for table, part in former.tables.items()}
         for page in paged(former_jobs(paths, rows, partition, self._store.path_of(partition.manifest))):
@@ -399,7 +399,7 @@ class _Export:
             partition, ACCOUNTING_SCHEMA, self._life, self._now.seq, self._options.names, int(time.time()), tables, seen
         )
         there = self._store.listing(*map(partition.folder, TABLES)).files
-        # A part that no manifest names may be a damaged one, for which somebody has removed the manifest.
+        # A part that no manifest names may be damaged, and an administrator may have removed its manifest.
         known = former.tables if former is not None else {}
         new = [
             table

@@ -1,1 +1,1 @@
-"""Reading and writing files that others make: in directories that others may write, growing, rotated, compressed."""
+"""Reading and writing foreign files: in directories that other users may write, growing, rotated, compressed."""

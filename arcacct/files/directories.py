@@ -1,4 +1,4 @@
-"""Directories: those that this user may not look into, our own private ones, and those of the package."""
+"""Directories: those that this user may not list, our own private ones, and those of the package."""
 
 import os
 from collections.abc import Iterator
@@ -30,13 +30,13 @@ def unseen(path: str) -> str:
     except (FileNotFoundError, NotADirectoryError):
         return ""
     except OSError as error:
-        return f"cannot be looked at ({(error.strerror or str(error)).lower()})"
+        return f"cannot be examined ({(error.strerror or str(error)).lower()})"
     return ""
 
 
 def private_directory(path: str) -> None:
     """
-    Make a directory and its parents, each for its owner only, whatever the umask; their names are on disk afterwards.
+    Make a directory and its parents, each for its owner only, with any umask; their names are on disk afterwards.
 
     (`os.makedirs` gives its mode to the last alone.) Raises OSError.
     """

@@ -20,19 +20,18 @@ from typing import Any, BinaryIO, NamedTuple, Protocol, cast
 
 from arcacct.errors import InputError
 
-# Files that others write: read as they are now, from where an earlier reading stopped.
-#
-# A writer appends whole buffers, so a reader can see a torn end: of lines only those that end in a newline are taken.
-# Log rotation renames, copies, truncates and compresses files: a file is identified by its beginning, and a
-# position in it holds only while the bytes before it are the same.
+# Files that others write: read their present content, from the position where an earlier reading stopped.  A writer
+# appends whole buffers, so a reader can see an incomplete end: only lines that end in a newline are read. Log rotation
+# renames, copies, truncates and compresses files: a file is identified by its beginning, and a position in it is valid
+# only while the bytes before it are the same.
 
 
 STDIN = "-"
 CHUNK_BYTES = 256 * 1024
 LONGEST_LINE = 16 * 1024 * 1024
-"""A longer line is no record: it is passed over, and never held as a whole."""
+"""A longer line is not a record: it is skipped, and never held as a whole."""
 _BEGINNING = 1024 * 1024 + 1
-"""So much is kept of it: what tells that it is longer than a record may be."""
+"""This much is kept of it: enough to show that it is longer than a record may be."""
 _TAIL_BYTES = 4096
 _COMPRESSED: dict[bytes, Callable[[BinaryIO], object]] = {
     b"\x1f\x8b": gzip.open,
@@ -42,19 +41,19 @@ _COMPRESSED: dict[bytes, Callable[[BinaryIO], object]] = {
 _ZSTANDARD = b"\x28\xb5\x2f\xfd"
 _ROTATED = re.compile(r"[.-][0-9][0-9-]*(?:\.(?:gz|bz2|xz|zst))?")
 _CLOCK_S = 2
-"""The clock of file systems is behind, and positions are noted in whole seconds."""
+"""The clock of file systems is slow, and positions are noted in whole seconds."""
 _UNREADABLE = (OSError, EOFError, zlib.error, lzma.LZMAError)
 
 
 class FileOffset(NamedTuple):
-    """Where we are in a file, in the order of the columns of GridEngineFiles."""
+    """The position in a file, in the order of the columns of GridEngineFiles."""
 
     file_id: int = 0
-    """The number that its source knows the file by; 0: none yet."""
+    """The number of the file in its source; 0: none yet."""
     position: int = 0
-    """Bytes, of the text if the file is compressed, up to the end of what was taken."""
+    """Bytes, of the text if the file is compressed, up to the end of the last used line."""
     tail: bytes = b""
-    """Digest of the last line that was taken."""
+    """Digest of the last used line."""
     checksum: int = 0
     """CRC-32 of all bytes before."""
     lines: int = 0
@@ -78,15 +77,15 @@ class Overlong(NamedTuple):
     beginning: bytes
     bytes: int
     after: FileOffset
-    """Where the next line begins."""
+    """Where the next line starts."""
 
 
 class Reader:
     """
-    An open file, compressed or not, or ``-`` for standard input, and where we are in it; ``with`` closes it.
+    An open file, compressed or not, or ``-`` for standard input, and the position in it; ``with`` closes it.
 
-    ``identity`` is ``None`` of what has no beginning to go back to: standard input, pipes, devices. ``state`` is the
-    source's own, and moves to the file that continues where this one ended.
+    ``identity`` is ``None`` for a stream without a start to return to: standard input, pipes, devices. ``state``
+    belongs to the source, and moves to the file that continues this one.
     """
 
     def __init__(self, path: str, *, named: bool = True) -> None:
@@ -124,15 +123,15 @@ class Reader:
         self.position = FileOffset()
         self.state: Any = None
         self.head: bytes | None = None
-        """Digest of the first record, which tells one file from another; ``None`` while there is none."""
+        """Digest of the first record, which identifies the file; ``None`` if there is none yet."""
         self.complaint = ""
-        """What is wrong with the file; what could be read came before."""
+        """The problem of the file; everything readable came before it."""
         self.left_bytes = 0
-        """What stood after the last newline when we read last."""
+        """Bytes after the last newline at the last reading."""
         self.is_last = False
-        """Whether nothing more is to come from it: what is left at its end is no beginning."""
+        """Whether the file is complete: bytes after its last newline are then no incomplete line."""
         self._at = 0
-        """How far was read: up to the position, and what is left."""
+        """How far it was read: the position plus the remaining bytes."""
         self._tail = b""
         self._seen = (-1, -1)
 
@@ -145,7 +144,7 @@ class Reader:
         return self._raw if opener is None else cast("BinaryIO", opener(self._raw))
 
     def close(self) -> None:
-        """Close the file; not standard input, which is not ours."""
+        """Close the file, except standard input, which is not ours."""
         self._file.close()
         self._raw.close()
 
@@ -160,17 +159,17 @@ class Reader:
             return os.fstat(self._raw.fileno())
 
     def has_changed(self) -> bool:
-        """Whether size or time are others than when this was asked last. Raises InputError."""
+        """Whether size or time differ from the last call. Raises InputError."""
         status = self._status()
         seen, self._seen = self._seen, (status.st_size, status.st_mtime_ns)
         return seen != self._seen
 
     def is_removed(self) -> bool:
-        """Whether no name leads to it any more. Raises InputError."""
+        """Whether the file no longer has a name. Raises InputError."""
         return self._status().st_nlink == 0
 
     def look_at_head(self) -> None:
-        """Find out what the file begins with. Raises InputError."""
+        """Read the start of the file. Raises InputError."""
         if self.identity is None or self.head is not None:
             return
         # The header is short; a first line that is longer than this is no record.
@@ -180,7 +179,7 @@ class Reader:
                 return
 
     def beginning(self) -> bytes:
-        """The first bytes; of a compressed file that is cut or damaged, what can be read of them. Raises InputError."""
+        """Return the first bytes; for a damaged compressed file, the readable part of them. Raises InputError."""
         found = b""
         with _complaining(self.path):
             self._go(0)
@@ -194,10 +193,10 @@ class Reader:
 
     def holds(self, position: FileOffset, *, exactly: bool = False) -> bool:
         """
-        Whether the bytes before a position are those that were there when it was noted. Raises InputError.
+        Whether the bytes before a position are still the same as when it was noted.
 
-        Of a file that had bad lines all of them are compared: someone may have corrected one without changing any
-        length. ``exactly``: of any file, and they alone.
+        Raises InputError. In a file with bad lines, all bytes are compared: someone may have corrected one without a
+        change of length. ``exactly``: compare all bytes of any file, and only these.
         """
         if self.identity is None or (not self.compressed and self._status().st_size < position.position):
             return False
@@ -211,7 +210,7 @@ class Reader:
         return False
 
     def was_cut(self) -> bool:
-        """Whether it is shorter than what was read of it, or the bytes before our place are others than then."""
+        """Whether it is shorter than the part that was read, or the bytes before our position have changed."""
         if self.identity is None or self.compressed:
             return False
         with _complaining(self.path):
@@ -228,10 +227,10 @@ class Reader:
 
     def lines(self) -> Iterator[list[bytes] | Overlong]:
         """
-        The whole lines after the position, with their newlines, some at a time: as many as there are without waiting.
+        Yield the complete lines after the position, with their newlines, some at a time, without waiting.
 
-        Does not move the position: who takes lines does, before the next. What cannot be read is in ``complaint``
-        after all that could be. Knows the ``head``, once there is one.
+        The caller moves the position before the next ones. After the readable part, ``complaint`` has the error. Sets
+        the ``head``, once there is one.
         """
         pending: list[bytes] = []
         coming = self._new(self.look_at_head)
@@ -248,7 +247,7 @@ class Reader:
                 if overlong is None:
                     break
                 yield overlong
-                # The rest of the same piece may have whole lines, too.
+                # The rest of the same piece may also have whole lines.
                 end = rest.rfind(b"\n") + 1
                 if end:
                     yield [line + b"\n" for line in rest[: end - 1].split(b"\n")]
@@ -257,9 +256,9 @@ class Reader:
 
     def chunks(self) -> Iterator[bytes]:
         """
-        The data after the position, in pieces of any length; from a pipe as they arrive.
+        Yield the data after the position, in pieces of any length; from a pipe as they arrive.
 
-        Moves the position. What cannot be read is in ``complaint`` after all that could be.
+        Moves the position. After the readable part, ``complaint`` has the error.
         """
         for chunk in self._new():
             before = self.position
@@ -297,7 +296,7 @@ class Reader:
         return self._tail
 
     def _past(self, begun: bytes, coming: Iterator[bytes]) -> tuple[Overlong | None, bytes]:
-        """A line that is too long, and what was read behind it; ``None`` and its end, if it has no end yet."""
+        """Return a line that is too long, and the text after it; ``None`` and its end, if it has no end yet."""
         length, checksum, tail = len(begun), zlib.crc32(begun, self.position.checksum), begun[-_TAIL_BYTES:]
         for chunk in coming:
             own = chunk[: chunk.find(b"\n") + 1] or chunk
@@ -315,7 +314,7 @@ class Reader:
 
 @contextmanager
 def _complaining(path: str) -> Iterator[None]:
-    """What reading raises becomes an InputError with the path."""
+    """Turn errors of reading into an InputError with the path."""
     try:
         yield
     except EOFError as error:
@@ -332,7 +331,7 @@ def _is_damage(error: BaseException) -> bool:
 
 
 def unreadable(path: str, error: OSError) -> InputError:
-    """The complaint about a file that the system does not let us read."""
+    """Return the complaint about a file that the system does not let us read."""
     return InputError(f"{path}: cannot be read: {error.strerror or error}")
 
 
@@ -342,9 +341,10 @@ def _digest(line: bytes) -> bytes:
 
 def rotated_since(path: str, time_s: int, is_copy: Callable[[str], bool] = lambda _path: False) -> list[str]:
     """
-    The files that a path was rotated to (``.0``, ``.1.gz``, ``-20261120``) and that were written since, in order.
+    Return the files to which a path was rotated (``.0``, ``.1.gz``, ``-20261120``) and that were written since, in
+    order.
 
-    ``is_copy`` recognises copies next to it with another name. Raises InputError when the directory cannot be read.
+    ``is_copy`` recognises copies next to it with another name. Raises InputError if the directory cannot be read.
     """
     folder, name = os.path.split(path)
     found = []
@@ -361,11 +361,10 @@ def rotated_since(path: str, time_s: int, is_copy: Callable[[str], bool] = lambd
     return [rotated for _mtime, rotated in sorted(found)]
 
 
-# Files that are read once, or followed as they grow: named ones, those of directories, standard input.
-#
-# If a file was renamed, copied or compressed, the old file next to it is read to its end before the new one, whatever
-# its name. If a truncated file has no copy, that is reported. Each file is given to its
-# source as a `Reader`, to be read before the next; how far it was read is the source's, if it keeps that.
+# Files that are read once, or followed as they grow: named ones, those of directories, standard input.  If a file was
+# renamed, copied or compressed, the old file next to it is read to its end before the new one, under any name. A
+# truncated file without a copy is reported. Each file is given to its source as a `Reader`, to be read before the next.
+# The source keeps the position, if it needs one.
 
 
 _REMEMBERED = 50
@@ -373,22 +372,22 @@ _REMEMBERED = 50
 
 
 class Positions(Protocol):
-    """How far files were read by earlier imports."""
+    """The positions up to which earlier imports read files."""
 
     def find(self, reader: Reader) -> FileOffset:
-        """Where an import of this file stopped, wherever it stood then. Raises InputError."""
+        """Return where an import of this file stopped, under any path. Raises InputError."""
 
     def latest(self, path: str) -> tuple[FileOffset, int] | None:
-        """Where the last import stopped in what stood at a path then, and when that was, in UTC seconds."""
+        """Return where the last import stopped in the file then at a path, and its time, in UTC seconds."""
 
 
 class FileTailer:
     """
-    The files of some paths, directories among them if there are ``endings`` of the files in them that are meant.
+    The files of some paths; in directories, the files with one of the ``endings``.
 
-    ``complain`` gets files that cannot be read, or not to their end; while following, once until the problem changes.
-    ``positions``: without them files are read from their beginning, and known again only while they are followed.
-    ``order`` sorts files, so that what was written first is read first; standard input comes last.
+    ``complain`` gets files that cannot be read to their end; while following, once until the problem changes.
+    ``positions``: without them, files are read from their start, and recognised only while they are followed. ``order``
+    sorts files, so that the first written file is read first; standard input comes last.
     """
 
     def __init__(
@@ -405,10 +404,10 @@ class FileTailer:
         self._order = order
         self._endings = endings
         self._said: dict[str, str] = {}
-        """What is wrong now, by path."""
+        """The present problems, by path."""
 
     def once(self) -> Iterator[Reader]:
-        """Every file, each after what it was rotated to since it was read last."""
+        """Yield every file once, after its rotated files since the last reading."""
         paths, complaints = self._found()
         for complaint in complaints:
             self._complain(complaint)
@@ -424,10 +423,10 @@ class FileTailer:
 
     def follow(self, poll_s: float, *, goes_on: Callable[[], bool] = lambda: True) -> Iterator[Reader | None]:
         """
-        Every file, and what comes; ``None`` whenever all was read that there is.
+        Yield every file, and its later content; ``None`` whenever all present content was read.
 
-        Continues while ``goes_on`` returns true. A missing or unreadable file is tried again.
-        Standard input ends when its writer does; raises InputError for standard input together with files.
+        Continues while ``goes_on`` returns true. A missing or unreadable file is tried again. Standard input ends with
+        its writer; raises InputError for standard input together with files.
         """
         if STDIN in self._paths:
             if len(self._paths) > 1:
@@ -446,7 +445,7 @@ class FileTailer:
                 known = set(complaints)
                 for path in sorted(paths, key=self._when) if not followed else paths:
                     yield from self._look(followed.setdefault(path, self._path(path)))
-                # What is in a directory that cannot be read now is not gone.
+                # Files of a directory that cannot be read now are not gone.
                 for path in () if complaints else followed.keys() - set(paths):
                     yield from followed.pop(path).leave()
                     self._said.pop(path)
@@ -475,7 +474,7 @@ class FileTailer:
 
     def _when(self, path: str) -> tuple[bool, int]:
         with suppress(InputError):
-            # A pipe that is looked into and closed again is broken.
+            # A pipe breaks if it is opened for a look and closed again.
             return path == STDIN, self._order(path) if os.path.isfile(path) else 0
         return False, 0
 
@@ -513,15 +512,15 @@ class _Path:
         self._others = named
         self._former: Reader | None = None
         self._read: list[Reader] = []
-        """The files that stood here, closed, the latest last; only without positions."""
+        """The closed files that were read here, the latest last; only without positions."""
         self._looked_s = 0
         self._is_same = False
-        """Whether the file at the path is the one that was read last."""
+        """Whether the file at the path is the one of the last reading."""
         self._gone: FileOffset | None = None
-        """How far that file was read, if it is the one no longer: it was cut, or another one came."""
+        """How far that file was read, if it was cut or replaced."""
 
     def look(self) -> Iterator[Reader]:
-        """The files that may have something new. Raises InputError for what cannot be read now."""
+        """Return the files that may have new content. Raises InputError for a path that cannot be read now."""
         since_s, self._looked_s = self._looked_s, int(time.time())
         former = self._former
         if former is not None and former.is_removed():
@@ -532,7 +531,7 @@ class _Path:
         identity = self._identity()
         if self.reader is not None:
             yield from self._go_on(self.reader, identity)
-        # When a file was moved away the next may not be there yet: the old one may still be written to.
+        # When a file was moved away, the next may not exist yet: the old one may still be written.
         if self.reader is None and identity is not None:
             for path in self.rotated(since_s):
                 try:
@@ -556,8 +555,8 @@ class _Path:
         """The open file, while it is the one at the path; then it is the former one."""
         is_moved = reader.identity not in (None, identity)
         if reader.has_changed():
-            # More of a compressed file, or a damaged one that was put right, is found by its position as any other;
-            # if nothing was read of it, it is unknown whether it was copied and truncated.
+            # More of a compressed file, or a repaired file, is found by its position like any other. If nothing was
+            # read of it, it is unknown whether it was copied and truncated.
             is_unsure = reader.compressed or not reader.position.position
             was_cut = reader.was_cut()
             if was_cut or (is_unsure and not is_moved and reader.identity is not None):
@@ -572,7 +571,7 @@ class _Path:
             self._former, self.reader = reader, None
 
     def whole(self, path: str) -> Iterator[Reader]:
-        """A file that is read to its end, once. Raises InputError."""
+        """Return a file to be read to its end, once. Raises InputError."""
         reader = self._open(path)
         is_former = self._former is not None and reader.identity == self._former.identity
         # The former file is still read under its old name. Without a rotation, a writer may still append to the old
@@ -593,16 +592,17 @@ class _Path:
 
     def rotated(self, looked_s: int = 0) -> list[str]:
         """
-        What the path was renamed or copied to since it was read last; without positions since it was looked at.
+        Return the files to which the path was renamed or copied since the last reading; without positions, since the
+        last check.
 
-        None of a directory that cannot be read: reading the path says what is wrong.
+        None if the directory cannot be read: reading the path reports the error.
         """
         gone, self._gone = self._gone, None
         with suppress(InputError):
             if self._positions is not None and (latest := self._positions.latest(self.path)) is not None:
                 position, looked_s = latest
                 with Reader(self.path, named=False) as reader:
-                    # Not by the inode: a file that is made anew often gets that of the one that was removed.
+                    # Not by the inode: a new file often gets the inode of the removed one.
                     self._is_same = reader.holds(position)
                     # After a corrected line, the rest of the file is unchanged.
                     if not self._is_same and self.reader is None and self._former is None:
@@ -611,7 +611,7 @@ class _Path:
                 return []
             if gone is None or not gone.position:
                 return rotated_since(self.path, looked_s)
-            # Who keeps no positions may have stopped within a line.
+            # A source without positions may have stopped within a line.
             holds = partial(_holds, gone, exactly=self._positions is None)
             found = rotated_since(self.path, looked_s, holds)
             if not any(map(holds, (*found, *self._others))):
@@ -651,7 +651,7 @@ class _Path:
             self._read = [*self._read, reader][-_REMEMBERED:]
 
     def close(self) -> None:
-        """Close the files; the next look finds them by their positions."""
+        """Close the files; the next check finds them by their positions."""
         for reader in (self._former, self.reader):
             if reader is not None:
                 self._let_go(reader)

@@ -1,4 +1,4 @@
-"""JSON that others wrote: one text or a stream of any length, read in one pass with limits of size and depth."""
+"""JSON from other programs: one text or a stream of any length, read in one pass with limits of size and depth."""
 
 from __future__ import annotations
 
@@ -13,16 +13,15 @@ from typing import Any, NamedTuple
 
 from arcacct.errors import InputError
 
-# JSON that others wrote: read in one pass, with a limit of depth.
-#
-# The decoder of the standard library recurses: a few kB of brackets raise RecursionError, and what it does decode can
-# be nested so deeply that nothing else may recurse over it. So the depth is found first, without recursion.
+# JSON from other programs: read in one pass, with a limit of depth.  The decoder of the standard library recurses: a
+# few kB of brackets raise RecursionError, and a decoded value can be nested so deeply that no other function can
+# recurse over it. So the depth is found first, without recursion.
 
 
 DEEPEST = 64
-"""Levels. What is exchanged in accounting has fewer than 10."""
+"""Levels. Formats in accounting have fewer than 10."""
 
-# Inside a string; a line end is none of JSON's, so a string that lacks its end damages its line alone.
+# Inside a string. JSON strings contain no line ends, so a string without its end damages only its line.
 _IN_STRING = r'[^"\\\n]*+(?:\\[^\n][^"\\\n]*+)*+'
 _FLAT = rf'[^"\[\]{{}}]*+(?:"{_IN_STRING}"[^"\[\]{{}}]*+)*+'
 _string = re.compile(_IN_STRING)
@@ -33,12 +32,12 @@ _leaves = re.compile(rf'(?:[^"\[\]{{}}]++|"{_IN_STRING}"|[\[{{]{_FLAT}[\]}}])*+'
 
 
 class BeyondBoundsError(ValueError):
-    """JSON that is longer, or has more levels, than its reader takes."""
+    """JSON that is longer, or has more levels, than its reader allows."""
 
 
 def parsed(text: str | bytes, *, most_depth: int = DEEPEST, most_length: int | None = None) -> Any:
     """
-    The value of a text that is one JSON value; bytes are UTF-8.
+    Return the value of a text that is one JSON value; bytes are UTF-8.
 
     Raises ValueError for anything else: damaged, NaN or Infinity, an integer of thousands of digits; BeyondBoundsError
     for more than ``most_depth`` levels, and for more bytes or characters than ``most_length``. Takes time and memory in
@@ -60,8 +59,8 @@ class Scan:
     """
     Finds the end of one object, array or string in pieces of text, each read once.
 
-    Only brackets and strings are looked at: what ends may still be damaged. ``is_too_deep``: there were more than
-    ``most_depth`` levels. ``is_broken``: it has no end, since a line ends within a string, or it is nothing of these.
+    It checks only brackets and strings, so the value may still be damaged. ``is_too_deep``: there were more than
+    ``most_depth`` levels. ``is_broken``: it has no end, since a line ends within a string, or it is not such a value.
     """
 
     __slots__ = ("_depth", "_in_string", "_is_escaped", "_most_depth", "is_broken", "is_too_deep")
@@ -74,9 +73,9 @@ class Scan:
 
     def end(self, piece: str, start: int = 0) -> int | None:
         """
-        The place behind the value in this piece; ``None``: it continues.
+        Return the position after the value in this piece; ``None``: it continues.
 
-        The first piece has its beginning at ``start``, each other one follows there on the one before.
+        The value starts at ``start`` in the first piece, and continues there in each further piece.
         """
         place, length = start, len(piece)
         while place < length and not self.is_broken:
@@ -86,7 +85,7 @@ class Scan:
                     continue
                 return place
             if self._depth:
-                # Within leaves nothing is counted, so that near the limit each bracket is a step of its own.
+                # Leaves are not counted, so that near the limit each bracket is a separate step.
                 counts_all = self._depth >= self._most_depth - 1 and not self.is_too_deep
                 found = (flat if counts_all else _leaves).match(piece, place)
                 place = found.end() if found else place
@@ -108,7 +107,7 @@ class Scan:
         return None
 
     def _passed_string(self, piece: str, place: int) -> int:
-        """The place behind what this piece has of the string that it is in."""
+        """Return the position after the part of a string in this piece."""
         if self._is_escaped:
             self._is_escaped = False
             place += piece[place] != "\n"
@@ -132,11 +131,10 @@ def _refuse_constant(text: str) -> None:
 _decoder = json.JSONDecoder(parse_constant=_refuse_constant)
 
 
-# JSON out of streams of any length: objects one behind the other (`Objects`), or the values of one document (`Reader`).
-#
-# The work is in proportion to what is read, whatever that is: a value that is not complete is not decoded again with
-# each piece that comes, and damage is not read again from each object that seems to begin in it. What is held in memory
-# is one value, up to the bound that the source gives.
+# JSON from streams of any length: objects one after the other (`Objects`), or the values of one document (`Reader`).
+# The work is proportional to the input, for any content: an incomplete value is not decoded again with each new piece,
+# and damage is not read again from each object that seems to start in it. One value is in memory, up to the limit of
+# the source.
 
 
 _LONGEST_TOKEN = 16
@@ -151,20 +149,20 @@ _CUT = "truncated: it ends before the end of its JSON"
 MISSING = object()
 _NO_END = -1
 _MOST_DAMAGED = 2 * 1024 * 1024
-"""Characters of damage that are held until an object begins; what follows them is passed over."""
+"""Characters of damage that are kept until an object starts; further ones are skipped."""
 _BEGINNING = 64
-"""Characters that show whether an object begins."""
+"""Characters that show whether an object starts."""
 _BEFORE = 2
-"""Characters that a pattern of where one begins may look back."""
+"""Characters that a pattern for the start of an object may look back."""
 _plain = json.JSONDecoder()
 _patient = json.JSONDecoder(
-    # Python refuses to read thousands of digits; the reader of the field refuses NaN, so that it costs the field alone.
+    # Python refuses thousands of digits. The reader of the field refuses NaN, so that only this field is lost.
     parse_int=lambda digits: int(digits) if len(digits) <= _LONGEST_NUMBER else float("nan"),
 )
 
 
 class Found(NamedTuple):
-    """An object of a stream, or why there is none."""
+    """An object of a stream, or the reason why there is none."""
 
     value: dict[str, Any] | None
     fault: str = ""
@@ -187,10 +185,10 @@ class _Text(str):
 
 class Objects:
     """
-    The objects of a stream, fed with text as it comes; what is damaged ends where the next object begins.
+    The objects of a stream, fed with text as it arrives; damage ends at the start of the next object.
 
-    ``between`` matches what may stand between objects; ``begins`` matches, without a character, where one can begin. An
-    object of more than ``most_characters`` is refused. Integers of thousands of digits are NaN; of an object that is
+    ``between`` matches the text between objects; ``begins`` matches, without a character, where one can start. An
+    object of more than ``most_characters`` is refused. Integers of thousands of digits are NaN; in an object that is
     nested too deeply for Python the deep parts are null.
     """
 
@@ -201,31 +199,31 @@ class Objects:
         self._text = ""
         self._coming: list[str] = []
         self._length = 0
-        """Of the text, and of what came since."""
+        """The length of the text and the later pieces."""
         self._tried = 0
-        """How much of it was there when its first object was decoded in vain; 0: it was not."""
+        """The length at which its first object was last decoded without success; 0: never."""
         self._scan: Scan | None = None
-        """Looks for the end of that object, where only the end of what came cuts it."""
+        """Searches for the end of that object, if it is only incomplete."""
         self._scan_end: int | None = None
         self._damage: Found | None = None
-        """What is wrong with the text, where no object begins in it."""
+        """The problem of a text in which no object starts."""
         self._is_given = False
-        """Whether it continues damage that was given away."""
+        """Whether it continues damage that was already returned."""
         self._begin = self._end = 0
         self._known_until = self._fails_until = 0
         """Within damage: up to where the ends of objects are known; up to where all fail that do not end before."""
         self._places = array("q")
-        """Where they begin, ascending."""
+        """Their starts, ascending."""
         self._ends = array("q")
-        """Of each of these; `_NO_END`, or the place itself: it must be decoded to know."""
+        """The end of each of these; `_NO_END`; or the start itself: only decoding shows the end."""
 
     @property
     def text(self) -> str:
-        """What came last, as it was read: to be asked for before the next."""
+        """Return the last piece, as it was read; call this before the next."""
         return self._text[self._begin : self._end]
 
     def feed(self, piece: str, *, final: bool = False) -> Iterator[Found]:
-        """The objects that are complete with this text; ``final``: no more comes."""
+        """Return the objects that this text completes; ``final``: it is the last text."""
         if not self._is_worth_trying(piece) and not final:
             return
         self._text = _Text("".join([self._text, *self._coming]))
@@ -259,17 +257,17 @@ class Objects:
         self._coming.append(piece)
         self._length += len(piece)
         if self._scan is None:
-            # Behind damage only the beginning of an object is news.
+            # After damage only the start of an object matters.
             return not self._tried or "{" in piece or self._length >= _MOST_DAMAGED
         if self._scan_end is None:
             end = self._scan.end(piece)
             self._scan_end = None if end is None else before + end
-        # It may also be damaged, so that it has no end: looked for each time that it is twice as long.
+        # It may also be damaged, so that it has no end: search for it each time that its length has doubled.
         is_far = self._length >= min(2 * self._tried, self._most_characters)
         return is_far or self._scan_end is not None or self._scan.is_broken
 
     def _behind_damage(self, *, final: bool) -> int:
-        """Where the next object begins, or how much of the damage is not needed to see that; 0: more must come."""
+        """Return where the next object starts, or how much damage is not needed to find it; 0: more must come."""
         begins = self._begins.search(self._text, max(1, self._tried - _BEGINNING))
         if begins is not None or final:
             self._damage, self._is_given = None, False
@@ -280,7 +278,7 @@ class Objects:
         return max(0, self._length - _BEGINNING)
 
     def _next(self, place: int, *, final: bool) -> tuple[Found | None, int]:
-        """What is at a place, and where it ends; ``None``: more must come first."""
+        """Return the object at a position, and its end; ``None``: more must come first."""
         is_cut = knows_place = False
         fails_at, fault = place, "no object starts here"
         if place < self._known_until and self._text[place] == "{" and not self._may_begin(place):
@@ -324,7 +322,7 @@ class Objects:
         return Found(value, "" if value is not None else "nested too deeply, and damaged"), after
 
     def _end_of(self, place: int) -> int | None:
-        """Where the object at a place ends; ``None``: not in what came."""
+        """Return where the object at a position ends; ``None``: not in the present text."""
         if self._scan is None:
             self._scan = Scan()
             self._scan_end = self._scan.end(self._text, place)
@@ -335,10 +333,10 @@ class Objects:
 
     def _following(self, place: int, fails_at: int, *, knows_place: bool, keeps_last: bool) -> int | None:
         """
-        Where the next object begins behind damage at a place; ``None``: nowhere in what came.
+        Return where the next object starts after damage at a position; ``None``: nowhere in the present text.
 
-        The decoder came as far as ``fails_at``, so an object that begins before, and does not end before, would fail at
-        the same place: it is not decoded to see that.
+        The decoder came to ``fails_at``, so an object that starts earlier and does not end before it would fail at the
+        same position: it is not decoded again.
         """
         if place >= self._known_until:
             begins = self._begins.search(self._text, place + 1)
@@ -354,7 +352,7 @@ class Objects:
         return None
 
     def _may_begin(self, place: int) -> bool:
-        """Whether an object may begin at a place where it is known what does."""
+        """Whether an object may start at a known position."""
         number = bisect_left(self._places, place)
         end = self._ends[number] if number < len(self._places) and self._places[number] == place else _NO_END
         if end == place:
@@ -402,23 +400,22 @@ class Objects:
 
 
 Begins = tuple[re.Pattern[str], re.Pattern[str]]
-"""Where a long list begins, and where one of its objects can begin, and nothing else of a whole document."""
+"""Matches the start of a long list, and the start of each of its objects, and nothing else of a whole document."""
 
 
 class Reader:
     """
-    The values of a JSON document that comes in pieces, or of several, one behind the other.
+    The values of a JSON document that arrives in pieces, or of several, one after the other.
 
-    Of the text since `keep` was called as many characters are kept as ``most_kept``.
-
-    ``begins``: what is damaged ends where the next object of a long list begins. While ``is_in_list`` is false none
-    may begin, and InputError is raised before one that does.
+    At most ``most_kept`` characters of the text since `keep` are kept. ``begins``: damage ends at the start of the next
+    object of a long list. While ``is_in_list`` is false no object may start, and InputError is raised before one that
+    does.
     """
 
     def __init__(self, chunks: Iterable[bytes], most_kept: int, begins: Begins | None = None) -> None:
         self._pieces = _pieces(chunks, begins)
         self._coming: tuple[str, bool] | None = None
-        """The next piece, where it was looked at and not taken yet."""
+        """The next piece, if it was read in advance."""
         self.is_in_list = False
         self._text = ""
         self._place = 0
@@ -427,27 +424,27 @@ class Reader:
         self._most_kept = most_kept
         self._kept: list[str] = []
         self._kept_from = 0
-        """Where in the text begins what is not among them yet."""
+        """The position in the text of the first character that is not yet kept."""
         self._left_to_keep = 0
 
     @property
     def passed(self) -> int:
-        """How many characters were read."""
+        """Return how many characters were read."""
         return self._before + self._place
 
     def keep(self) -> None:
-        """Keep the text from here on."""
+        """Keep the text from the present position."""
         self._kept, self._kept_from, self._left_to_keep = [], self._place, self._most_kept
 
     @property
     def kept(self) -> str:
-        """What was kept."""
+        """Return the kept text."""
         return "".join(
             [*self._kept, self._text[self._kept_from : min(self._place, self._kept_from + self._left_to_keep)]]
         )
 
     def pass_damage(self) -> bool:
-        """Pass everything up to the next beginning of an object of the list; whether there is one."""
+        """Skip everything up to the next start of an object of the list; return whether there is one."""
         self.is_in_list = False
         while True:
             self._place = len(self._text)
@@ -459,7 +456,7 @@ class Reader:
                 return True
 
     def is_at_end(self) -> bool:
-        """Whether nothing comes any more; blanks are passed."""
+        """Skip blanks, and return whether the end is reached."""
         while True:
             self._place = _BLANK.match(self._text, self._place).end()  # type: ignore[union-attr]
             if self._place < len(self._text):
@@ -468,40 +465,40 @@ class Reader:
                 return True
 
     def comes(self, signs: str) -> bool:
-        """Whether one of these signs comes next."""
+        """Whether one of these characters comes next."""
         return self._next_sign() in signs
 
     def skip(self, sign: str) -> bool:
-        """Whether this sign comes next; then it is passed."""
+        """Whether this character comes next; if so, skip it."""
         if self._next_sign() != sign:
             return False
         self._place += 1
         return True
 
     def expect(self, sign: str) -> None:
-        """Pass this sign. Raises InputError if it does not come next."""
+        """Skip this character. Raises InputError if it does not come next."""
         if not self.skip(sign):
             raise InputError(f"damaged: {sign!r} expected before {self._text[self._place : self._place + 20]!r}")
 
     def whole(self) -> Any:
-        """The next value, if all of it came already and Python's decoder takes it; else `MISSING`."""
+        """Return the next value, if it is complete and Python's decoder accepts it; else `MISSING`."""
         self._next_sign()
         try:
             found, end = _plain.raw_decode(self._text, self._place)
         except (ValueError, RecursionError):
             return MISSING
         if end == len(self._text) and type(found) in (int, float):
-            # More digits may come.
+            # More digits may follow.
             return MISSING
         self._place = end
         return found
 
     def value(self, most_characters: int) -> Any:
         """
-        The next value.
+        Return the next value.
 
-        Raises BeyondBoundsError for one of more characters, or that is nested too deeply for Python, and passes it;
-        InputError where the document is damaged, or ends.
+        Raises BeyondBoundsError for one that is too long, or nested too deeply for Python, and skips it; InputError if
+        the document is damaged or ends.
         """
         found = self.whole()
         if found is not MISSING:
@@ -567,7 +564,9 @@ class Reader:
 
 
 def _pieces(chunks: Iterable[bytes], begins: Begins | None) -> Iterator[tuple[str, bool]]:
-    """The text of a document in pieces, none of them empty, and whether an object of its list begins with a piece."""
+    """
+    Yield the text of a document in pieces, none of them empty, and whether an object of its list starts with the piece.
+    """
     decode = codecs.getincrementaldecoder("utf-8")("surrogateescape").decode
     texts = filter(None, map(decode, chunks))
     if begins is None:
@@ -576,7 +575,7 @@ def _pieces(chunks: Iterable[bytes], begins: Begins | None) -> Iterator[tuple[st
     text, place = "", 0
     sought, is_beginning = begins[0], False
     for more in chain(texts, [""]):
-        # With what a pattern may look back at; what may be the beginning of a match waits for the rest of it.
+        # With the text that a pattern may look back at. A possible start of a match waits for the rest of it.
         seen = max(0, place - _BEFORE)
         text, place = text[seen:] + more, place - seen
         safe = max(place, len(text) - _BEGINNING) if more else len(text)
@@ -599,16 +598,16 @@ def _pieces(chunks: Iterable[bytes], begins: Begins | None) -> Iterator[tuple[st
 
 def is_torn(value: Any, damage: str) -> bool:
     """
-    Whether an object seemed to end too early: what follows it are members, and its own last name is none of them.
+    Whether an object seemed to end too early: members follow it, without its own last name.
 
-    (It lost the beginning of an object within it. Behind a whole one these are members of the next, which has all its
+    (It lost the start of an object within it. After a complete one, these are members of the next, which has all its
     names.)
     """
     return type(value) is dict and _MEMBER.match(damage) is not None and f'"{next(reversed(value), "")}"' not in damage
 
 
 def _shallow(text: str) -> dict[str, Any] | None:
-    """An object with null for what is nested too deeply; ``None`` if it is damaged as well."""
+    """Return an object with null for parts that are nested too deeply; ``None`` if it is also damaged."""
     pieces = []
     done = depth = 0
     for bracket in _brackets(text, 0, len(text)):
@@ -628,7 +627,7 @@ def _shallow(text: str) -> dict[str, Any] | None:
 
 
 def _brackets(text: str, place: int, until: int) -> Iterator[int]:
-    """Where brackets are between two places that are outside of strings; no string is longer than its line."""
+    """Return the brackets between two positions outside of strings; no string is longer than its line."""
     while (found := flat.match(text, place, until)) and found.end() < until:
         place = found.end()
         if text[place] == '"':

@@ -1,4 +1,6 @@
-"""Files in directories that others may write, opened without following links; and whole files that options name."""
+"""
+Files in directories that other users may write, opened without following links; and complete files that options name.
+"""
 
 from __future__ import annotations
 
@@ -14,13 +16,13 @@ from arcacct.files.directories import descriptor
 _CLOSED = os.O_NOFOLLOW | os.O_CLOEXEC
 _SEARCH = os.O_PATH | os.O_DIRECTORY | _CLOSED
 _LIST = os.O_RDONLY | os.O_DIRECTORY | _CLOSED
-# A pipe that took the place of a file does not hold us up, and a terminal does not become ours.
+# A pipe in the place of a file does not block us, and a terminal does not become ours.
 _READ = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | _CLOSED
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | _CLOSED
 TEMPORARY = ".new-"
-"""How the name of a file begins that is being written."""
+"""The start of the name of an unfinished file."""
 _MOST_LINKS = 40
-"""As the kernel."""
+"""The limit of the kernel."""
 _OPENAT2 = {"x86_64": 437, "aarch64": 437}
 """The number of the system call on machines that we know; on others the way is gone step by step."""
 _INSTEAD = "give its target"
@@ -35,8 +37,8 @@ class Directory:
     """
     A directory that is open; ``with`` closes it. Made by `open_directory`.
 
-    ``status`` is what `os.fstat` said. ``sure``: only root and this process's user can exchange what they have put
-    into it, or on the way to it. ``shared``: others can put files there. ``made``: it was not there before.
+    ``status`` is the result of `os.fstat`. ``sure``: only root and this process's user can replace their files in it,
+    or the directories on its path. ``shared``: other users can put files there. ``made``: it did not exist before.
     """
 
     __slots__ = ("fd", "made", "path", "shared", "status", "sure")
@@ -46,7 +48,7 @@ class Directory:
         self.path = path
         self.made = made
         self.status = os.fstat(fd)
-        # By its name in /proc: a descriptor that is open for searching alone tells nothing.
+        # By its name in /proc: a descriptor that is open for searching only gives no information.
         others = others_write(f"/proc/self/fd/{fd}", self.status)
         self.sure = sure and _is_ours(self.status) and (not others or bool(self.status.st_mode & stat.S_ISVTX))
         self.shared = others or not self.sure
@@ -58,20 +60,20 @@ class Directory:
         self.close()
 
     def close(self) -> None:
-        """Give the descriptor back; nothing may be done with it any more."""
+        """Close the descriptor; afterwards the object is unusable."""
         os.close(self.fd)
 
     def path_of(self, name: str) -> str:
-        """What a file in it is called in a message."""
+        """Return the name of a file in it for messages."""
         return f"{self.path.rstrip('/')}/{name}"
 
     def lstat(self, name: str) -> os.stat_result:
-        """What is under a name, of a link the link itself. Raises OSError."""
+        """Return the stat of a name; for a link, of the link itself. Raises OSError."""
         return os.stat(name, dir_fd=self.fd, follow_symlinks=False)
 
     def open(self, name: str) -> Directory:
         """
-        A directory in it, which is no link.
+        Open a directory in it that is not a link.
 
         Raises InputError for a link, OSError for anything else that is no directory.
         """
@@ -83,9 +85,9 @@ class Directory:
 
     def make(self, name: str, mode: int = 0o700) -> Directory:
         """
-        A directory in it, made with this mode (whatever the umask) if it is not there, and its name is on disk then.
+        Create a directory in it with this mode (with any umask) if it is missing; its name is then on disk.
 
-        Raises InputError when somebody else puts another one into the place of the one that was made, else as `open`.
+        Raises InputError if another user replaces the new one, else as `open`.
         """
         try:
             os.mkdir(name, 0o700, dir_fd=self.fd)
@@ -102,14 +104,15 @@ class Directory:
 
     def _take(self, mode: int) -> None:
         """Set the mode of a directory that was just made; raises InputError if it is not the one."""
-        # By its owner alone it could be one of root's that a user has moved here; in that there would be something.
+        # The owner alone is not enough: a user may have moved a directory of root here, and that one would have
+        # content.
         if self.status.st_uid != os.geteuid() or os.listdir(self.fd):
             raise InputError(
                 f"{self.path}: another process replaced the directory just created; "
                 "choose a directory that other users cannot write"
             )
         self.made = True
-        # The bit by which files get the directory's group was inherited, and stays.
+        # The set-group-ID bit was inherited, and stays.
         os.fchmod(self.fd, mode | self.status.st_mode & stat.S_ISGID)
 
     def _sync_names(self) -> None:
@@ -118,16 +121,16 @@ class Directory:
             os.fsync(fd)
 
     def create(self, name: str, mode: int = 0o600) -> int:
-        """A descriptor of a new file with this mode, whatever the umask. Raises OSError, also if the name is taken."""
+        """Return a descriptor of a new file with this mode, with any umask. Raises OSError, also if the name exists."""
         fd = os.open(name, _NEW, 0o600, dir_fd=self.fd)
         os.fchmod(fd, mode)
         return fd
 
     def replace(self, name: str, content: bytes, mode: int = 0o600, owner: tuple[int, int] | None = None) -> None:
         """
-        Put a file with this content under a name, whole or not at all, whatever has the name.
+        Write this content under a name, completely or not at all, replacing anything there.
 
-        ``owner`` (uid, gid) is whom it is given. Raises OSError, and leaves nothing behind then.
+        ``owner`` (uid, gid) gets the file. Raises OSError, and then leaves nothing behind.
         """
         temporary = f"{TEMPORARY}{os.urandom(8).hex()}"
         fd = self.create(temporary, mode)
@@ -145,9 +148,9 @@ class Directory:
 
     def read(self, name: str, most_bytes: int, *, for_all: bool = False) -> bytes:
         """
-        The first ``most_bytes`` of a file.
+        Return the first ``most_bytes`` of a file.
 
-        Raises InputError for what `doubt` finds wrong with it (also with ``for_all``), OSError when it cannot be read.
+        Raises InputError for a problem found by `doubt` (also with ``for_all``), OSError if it cannot be read.
         """
         fd = self._opened(name, lambda status: self.doubt(status, for_all=for_all))
         try:
@@ -163,14 +166,14 @@ class Directory:
 
     def plain(self, name: str) -> int:
         """
-        A descriptor of a plain file in it, with any owner, for reading.
+        Return a descriptor of a plain file in it, with any owner, for reading.
 
-        Raises InputError for a link, a pipe and whatever else is no plain file, OSError when it cannot be opened.
+        Raises InputError for a link, a pipe and anything else that is no plain file, OSError if it cannot be opened.
         """
         return self._opened(name, _not_plain)
 
     def _opened(self, name: str, doubt: Callable[[os.stat_result], str]) -> int:
-        # Before it is opened: to open a device may be to use it.
+        # Before opening: opening a device may use it.
         self._refuse(name, doubt(self.lstat(name)))
         try:
             fd = os.open(name, _READ, dir_fd=self.fd)
@@ -185,11 +188,11 @@ class Directory:
 
     def doubt(self, status: os.stat_result, *, for_all: bool = False) -> str:
         """
-        Why a file that is in it should not be believed; empty when there is nothing against it.
+        Return why a file in it must not be trusted; empty: it can be.
 
-        Where others may put files: one of a third user, unless everybody may put his own there as in ``/tmp``; and a
-        file of ours or root's that is not the owner's, if it has a second name (a hard link), or with ``for_all`` if
-        not everybody may read it: who may write there can have brought it.
+        In a shared directory this is a file of a third user, unless every user may put files there as in ``/tmp``. It
+        is also a file of ours or root's that is not the directory owner's, if it has a second name (a hard link), or
+        with ``for_all`` if not all users may read it: any user who may write there can have moved it there.
         """
         if wrong := _not_plain(status):
             return wrong
@@ -213,7 +216,7 @@ class Directory:
         path = self.path_of(name)
         is_link = error.errno == errno.ELOOP
         if error.errno == errno.ENOTDIR:
-            # With O_DIRECTORY the kernel says so of a link, too.
+            # With O_DIRECTORY the kernel reports this also for a link.
             with suppress(OSError):
                 is_link = stat.S_ISLNK(self.lstat(name).st_mode)
         if is_link:
@@ -224,19 +227,19 @@ class Directory:
 
 def open_directory(path: str, *, make: int | None = None, link: bool = True) -> Directory:
     """
-    A directory by its path, from which ``..`` is taken out as text; ``make``: made with this mode if it is missing.
+    Open a directory by its path, from which ``..`` is removed as text; ``make``: it is created with this mode if
+    missing.
 
-    Directories above it that are missing get the same mode. ``link``: whether its last part may be a link of the
-    administrator's. Raises InputError for a link that is not followed, OSError (with the path) when the file system
-    refuses.
+    Missing parents get the same mode. ``link``: whether its last part may be a link of the administrator. Raises
+    InputError for a link that is not followed, OSError (with the path) for an error of the file system.
     """
     todo = _parts(os.path.abspath(path))
     here = Directory(os.open("/", _SEARCH), "/", sure=True)
     links = 0
     try:
         while todo:
-            # Where the kernel can do that, all that is left of the way in one step, without any link. Where it cannot,
-            # and when it finds a link or an error, going step by step tells which part it is.
+            # If the kernel can do it, the rest of the path in one step, without any link. If it cannot, or finds a link
+            # or an error, single steps show the part.
             rest = "/".join(reversed(todo))
             fd = -1 if here.sure else _openat2(here.fd, rest)
             there: Directory | None
@@ -264,13 +267,13 @@ def open_directory(path: str, *, make: int | None = None, link: bool = True) -> 
 
 
 def open_parent(path: str) -> tuple[Directory, str]:
-    """The directory of a file, as `open_directory`, and the file's name in it."""
+    """Open the directory of a file, as `open_directory`; return it and the file's name in it."""
     folder, name = os.path.split(os.path.abspath(path))
     return open_directory(folder), name
 
 
 def read_file(path: str, most_bytes: int) -> bytes:
-    """The first bytes of a file by its path, which may be no link itself; raises as `Directory.read`."""
+    """Return the first bytes of a file by its path, which may not be a link itself; raises as `Directory.read`."""
     folder, name = open_parent(path)
     with folder:
         return folder.read(name, most_bytes)
@@ -283,7 +286,7 @@ def read_regular(path: str, most_bytes: int = _MOST_BYTES) -> bytes:
     Raises OSError if it cannot be read, is a directory, a pipe, a socket or a device, or has more than ``most_bytes``
     (EFBIG). The ``strerror`` says which.
     """
-    # Before it is opened: to open a device may be to use it.
+    # Before opening: opening a device may use it.
     _require_regular(path, os.stat(path))
     with open(path, "rb", opener=lambda name, flags: os.open(name, flags | _READ & ~os.O_NOFOLLOW)) as file:
         status = os.fstat(file.fileno())
@@ -304,7 +307,7 @@ def _require_regular(path: str, status: os.stat_result) -> None:
 
 
 def replace_file(path: str, content: bytes, mode: int) -> None:
-    """Put a file there, as a whole or not at all, as `Directory.replace`. Raises InputError."""
+    """Write a file, completely or not at all, as `Directory.replace`. Raises InputError."""
     try:
         folder, name = open_parent(path)
         with folder:
@@ -344,12 +347,12 @@ def _is_ours(status: os.stat_result) -> bool:
 
 
 def others_write(path: str, status: os.stat_result) -> bool:
-    """Whether others than its owner may write a file, or in a directory."""
-    # Where every user has a group of his own (it has his number, as root's has), directories are often writable by it.
+    """Whether users other than its owner may write a file, or in a directory."""
+    # Where every user has a group of his own (with his number, like root), directories are often writable by it.
     if status.st_mode & stat.S_IWOTH or not status.st_mode & stat.S_IWGRP or status.st_gid != status.st_uid:
         return bool(status.st_mode & (stat.S_IWOTH | stat.S_IWGRP))
     try:
-        # A list that names further users: then the bits of the group are the most that they may do.
+        # An ACL that names further users: the bits of the group are then the most that they may do.
         return "system.posix_acl_access" in os.listxattr(path)
     except OSError:
         return False
@@ -366,13 +369,13 @@ def _step(here: Directory, name: str, make: int | None) -> Directory | None:
             return here.make(name, make)
         error.filename = here.path_of(name)
         raise
-    # Only in what a link says: the path itself has none.
+    # Only for the target of a link: the path itself has none.
     path = os.path.dirname(here.path) if name == ".." else here.path_of(name)
     return Directory(fd, path, sure=here.sure)
 
 
 def _target(here: Directory, name: str, *, followed: bool) -> str:
-    """What a link says, if it may be followed."""
+    """Return the target of a link, if it may be followed."""
     path = here.path_of(name)
     with descriptor(name, os.O_PATH | _CLOSED, here.fd) as fd:
         status = os.fstat(fd)
@@ -392,7 +395,7 @@ def _openat2(folder: int, path: str) -> int:
     number = _OPENAT2.get(os.uname().machine)
     if number is None:
         return -1
-    # Here, since few paths lead through directories of others.
+    # Here, since few paths lead through directories of other users.
     try:
         import ctypes  # noqa: PLC0415
     except ImportError:

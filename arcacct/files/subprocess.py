@@ -22,11 +22,11 @@ def printed(
     arguments: Sequence[str], env: Mapping[str, str], timeout_s: float, *, is_silent: bool = False
 ) -> Iterator[bytes]:
     """
-    What a program prints, as it comes; ``arguments`` begins with its name or path.
+    Yield the output of a program as it arrives; ``arguments`` starts with its name or path.
 
-    Raises InputError when it cannot be started, fails, or takes longer than ``timeout_s`` (what is done with its output
-    meanwhile is not its time); what came before is good. A program that ``is_silent`` on success also fails with
-    anything on its standard error, whatever its exit code.
+    Raises InputError if it cannot be started, fails, or takes longer than ``timeout_s`` (without the time of the
+    caller); the output before that is good. A program that ``is_silent`` on success also fails with anything on its
+    standard error, whatever its exit code.
     """
     program = arguments[0]
     with tempfile.TemporaryFile() as complaints:

@@ -54,7 +54,7 @@ def load(directories: tuple[str, ...], tables: tuple[str, ...]) -> int:
     try:
         from arcacct.fleet import postgresql  # noqa: PLC0415  the packages of two extras
     except ImportError as error:
-        # psycopg is also no good without the library of PostgreSQL's client, and says so by an ImportError.
+        # psycopg needs the library of PostgreSQL's client, and raises an ImportError without it.
         extra = "parquet" if (error.name or "").partition(".")[0] in {"duckdb", "pyarrow"} else "postgresql"
         raise UsageError(f"this needs a package that is not installed ({error}): {install_extra(extra)}") from error
     wanted = [table for table in TABLES if not tables or table in {"jobs", *tables}]
@@ -68,7 +68,7 @@ def load(directories: tuple[str, ...], tables: tuple[str, ...]) -> int:
     return InputError.exit_code if loaded.problems else 0
 
 
-# `arcacct fleet`: questions to many CEs, of the files that they have exported.
+# `arcacct fleet`: queries over many CEs, on the files that they have exported.
 
 
 _OF_TABLES = ("show_active", "details", "measured", "sort", "top", "conversion", "form")
@@ -78,7 +78,7 @@ _directories = click.argument("directories", nargs=-1, required=True, metavar="D
 
 
 class FleetOptions(NamedTuple):
-    """How jobs are to be counted and shown, and by what."""
+    """How to count and show jobs, and by which dimensions."""
 
     by: str
     show_active: bool
@@ -179,7 +179,7 @@ def stats(
 
 
 def _tell_unknown(which: FleetSelection, partitions: Sequence[Partition]) -> None:
-    """Name what no manifest has, as `arcacct stats` does of VOs: a mistyped name would look like no jobs."""
+    """Name values that no manifest has, as `arcacct stats` does with VOs: a mistyped name would look like no jobs."""
     for kind, names, known in (
         ("site", which.sites, {one.site for one in partitions}),
         ("CE", which.ces, {one.ce for one in partitions}),
@@ -189,7 +189,7 @@ def _tell_unknown(which: FleetSelection, partitions: Sequence[Partition]) -> Non
                 print_error(f"there is no {kind} {name} in the dataset")
 
 
-# The same as of `arcacct stats`, by construction.
+# The same as in `arcacct stats`, by construction.
 for param in map(copy, of_one_ce.params):
     if param.name in _LIKE_STATS and isinstance(param, click.Option):
         said = (param.help or "").removeprefix("With --by: ")
@@ -258,7 +258,7 @@ def sql(directories: tuple[str, ...], sql: str, form: str, limits: QueryLimits) 
 
 
 def report_problems(problems: Sequence[str]) -> int:
-    """Name what is wrong; the exit code."""
+    """Report the problems; return the exit code."""
     print_error(*problems)
     return InputError.exit_code if problems else 0
 

@@ -1,4 +1,4 @@
-"""Which files of exported datasets are read, and what is wrong with the others."""
+"""The files of exported datasets that are read, and the problems of the others."""
 
 from __future__ import annotations
 
@@ -27,9 +27,8 @@ from arcacct.export.dataset import (
 from arcacct.export.storage import Listing, Store, open_store
 from arcacct.files.directories import resource
 
-# Which files of exported datasets are to be read, and what is wrong with the others.
-#
-# A file that no manifest names is never read: an export may be under way, or was killed.
+# The files of exported datasets to read, and the problems of the others.  A file that no manifest names is never read:
+# an export may be under way, or was killed.
 
 
 _MOST_NAMED = 20
@@ -37,16 +36,16 @@ _SITE_OF = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*=")
 
 
 class Unsound(Exception):
-    """A file that is no table of the dataset, or not what its manifest says: how it differs, to follow its name."""
+    """A file that is not a table of the dataset, or differs from its manifest: the difference, to follow its name."""
 
 
 class Exported(NamedTuple):
     """A CE's jobs that ended in one month (UTC), from its manifest."""
 
     path: str
-    """Of the manifest."""
+    """The path of the manifest."""
     store: Store
-    """The dataset that it is in."""
+    """The dataset that contains it."""
     manifest: Manifest
     is_named: bool = False
     """Whether its site was named with this directory."""
@@ -58,12 +57,12 @@ class Exported(NamedTuple):
 
     @property
     def month_name(self) -> str:
-        """YYYY-MM."""
+        """The month as YYYY-MM."""
         return f"{self.partition.year:04d}-{self.partition.month:02d}"
 
     @property
     def jobs(self) -> Part:
-        """Of the table of jobs."""
+        """The part of the table of jobs."""
         return self.manifest.tables["jobs"]
 
     def file(self, table: str) -> str:
@@ -71,40 +70,40 @@ class Exported(NamedTuple):
         return self.store.path_of(self.partition.part(table, self.manifest.tables[table].file))
 
     def open(self, table: str) -> Any:
-        """The part of a table, as a file of pyarrow. Raises StoreError."""
+        """Open the part of a table, as a file of pyarrow. Raises StoreError."""
         return self.store.open(self.partition.part(table, self.manifest.tables[table].file))
 
 
 class Footer(NamedTuple):
-    """What is known of a file by its footer."""
+    """The data of a file's footer."""
 
     names: tuple[str, ...]
     """All of its columns: a later version may have written unknown ones."""
     most_bytes: int
-    """That its rows may have, uncompressed."""
+    """The most bytes that its rows may have, uncompressed."""
 
 
 @dataclass(frozen=True)
 class Dataset:
-    """What can be asked, and what is wrong with the rest."""
+    """The usable partitions, and the problems of the rest."""
 
     candidates: tuple[Exported, ...]
     """The partitions without a known problem; a CE and month may have several."""
     wrong: tuple[str, ...] = ()
-    """What is wrong with the others."""
+    """The problems of the others."""
     is_asked: Callable[[Exported], bool] = lambda _one: True
     footers: Mapping[str, Footer] = field(default_factory=dict)
-    """By file (`Exported.file`), of those that were checked: see `arcacct.fleet.engine.judged`."""
+    """By file (`Exported.file`), for the checked ones: see `arcacct.fleet.engine.judged`."""
 
     @cached_property
     def partitions(self) -> tuple[Exported, ...]:
-        """One for each CE and month that is asked for."""
+        """One for each requested CE and month."""
         kept, _doubles = self._one_of_each
         return tuple(sorted(filter(self.is_asked, kept), key=lambda one: one.path))
 
     @property
     def problems(self) -> tuple[str, ...]:
-        """Of all, one line each."""
+        """All problems, one line each."""
         kept, doubles = self._one_of_each
         return (*self.wrong, *doubles, *_lives(kept))
 
@@ -114,15 +113,15 @@ class Dataset:
 
     def without(self, bad: Mapping[str, str]) -> Dataset:
         """
-        The same where these manifests cannot be used: by path, with the reason of each.
+        Return the dataset without these manifests, which cannot be used: by path, with the reason of each.
 
-        A partition that one of them had replaced is read again: a bad one decides about nothing.
+        A partition that one of them had replaced is used again: a bad one has no effect.
         """
         kept = tuple(one for one in self.candidates if one.path not in bad)
         return replace(self, candidates=kept, wrong=(*self.wrong, *bad.values()))
 
     def only(self, some: Iterable[Exported]) -> Dataset:
-        """Some of its partitions, and nothing wrong."""
+        """Return some of its partitions, without problems."""
         return Dataset(tuple(some), footers=self.footers)
 
     def files(self, table: str) -> dict[str, Exported]:
@@ -133,10 +132,10 @@ class Dataset:
 
 def dataset(directories: Sequence[str]) -> Dataset:
     """
-    All partitions below these directories, of each CE and month one.
+    Return all partitions below these directories, one for each CE and month.
 
-    SITE=DIR says that a site is in this directory and in no other, and that no other site is there. Raises InputError
-    for a directory without any manifest; what is wrong with single partitions is among the problems.
+    SITE=DIR means that a site is in this directory and in no other, and that no other site is there. Raises InputError
+    for a directory without any manifest; single bad partitions are among the problems.
     """
     found: list[Exported] = []
     problems: list[str] = []
@@ -183,7 +182,7 @@ def last_month(directories: Sequence[str]) -> tuple[int, int]:
     """
     The last month (year and month) that any CE exported. Raises InputError without any.
 
-    A month that has not started by this host's clock counts only if all are such: the clock of one CE may be wrong.
+    A month that is in the future by this host's clock counts only if all are: the clock of one CE may be wrong.
     """
     every = [one.partition for one in dataset(directories).partitions]
     known = [one for one in every if one.bounds[0] <= time.time()] or every
@@ -220,7 +219,7 @@ def _usable(store: Store, partition: Partition, parts: Listing) -> Exported:
     path = store.path_of(partition.manifest)
     found = _read(store, partition, path)
     if _absent(found, parts) is not None:
-        # It may have been replaced, and what it named be removed, since it was listed.
+        # It may have been replaced, and its files removed, since it was listed.
         found = _read(store, partition, path)
         wrong = _absent(found, store.listing(*map(partition.folder, TABLES)))
         if wrong is not None:
@@ -247,7 +246,7 @@ def _read(store: Store, partition: Partition, path: str) -> Exported:
 
 
 def _one_of_each(found: Sequence[Exported]) -> tuple[list[Exported], list[str]]:
-    """Of each CE and month the one that was exported last, and what that leaves out, in words."""
+    """Return the last exported partition of each CE and month, and the ones left out, in words."""
     kept: dict[str, Exported] = {}
     by_name: dict[Partition, Exported] = {}
     by_life: dict[tuple[str, str, str], Exported] = {}
@@ -255,7 +254,7 @@ def _one_of_each(found: Sequence[Exported]) -> tuple[list[Exported], list[str]]:
     for one in sorted(
         found, key=lambda one: (one.is_named, one.manifest.written_s, one.manifest.finished_log_seq, one.path)
     ):
-        # A site that was renamed has exported the same jobs twice; a named one is no other one's former name.
+        # A renamed site has exported the same jobs twice. A site that is named is never the former name of another one.
         life = one.manifest.life, one.partition.ce, one.month_name
         for before in (by_name.get(one.partition), by_life.get(life)):
             if before is not None and before.path in kept:
@@ -294,29 +293,29 @@ def _lives(kept: Sequence[Exported]) -> Iterator[str]:
 
 
 def first_line(error: BaseException) -> str:
-    """What an error of a library says; further lines are about its own code."""
+    """Return the first line of a library's error; further lines are about its own code."""
     return (str(error) or type(error).__name__).splitlines()[0]
 
 
-# What an engine is that answers from these files, and what each makes of schema/fleet.
+# The interface of an engine that answers from these files, and the statements of schema/fleet for each.
 
 
 VIEWS = ("counted_jobs",)
-"""Made in each engine, of the scripts of the same name."""
+"""Created in each engine, from the scripts of the same name."""
 
 
 class EngineFailed(Exception):
-    """What an engine says of a statement, or of a file."""
+    """The error of an engine about a statement or a file."""
 
 
 class Engine(Protocol):
     """A dataset that is open."""
 
     def rows(self, sql: str, values: Mapping[str, object]) -> Iterator[tuple[Any, ...]]:
-        """What a statement of ours answers. Raises EngineFailed."""
+        """Return the rows of a statement of ours. Raises EngineFailed."""
 
     def close(self) -> None:
-        """Let go of everything."""
+        """Release everything."""
 
 
 def script(name: str) -> str:
@@ -327,9 +326,9 @@ def script(name: str) -> str:
 
 def typed(table: str, types: Mapping[str, str]) -> dict[str, str]:
     """
-    The columns of a table, those of the partition first, each with its type as ``types`` calls it.
+    Return the columns of a table, those of the partition first, each with its type by ``types``.
 
-    Files that an older version wrote may lack some of them: these are NULL.
+    Files of an older version may lack some of them: these are NULL.
     """
     every = KEYS | {column.name: column.type for column in columns()[table]}
     return {name: types[kind] for name, kind in every.items()}

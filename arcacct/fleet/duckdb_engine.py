@@ -20,7 +20,7 @@ from arcacct.export.storage import LocalStore, Store
 from arcacct.fleet.dataset import VIEWS, Dataset, EngineFailed, first_line, script, typed
 
 MEMORY_MIB = 1024
-"""What a question may take, unless it says otherwise."""
+"""The memory of a query, unless an option sets it."""
 _BESIDE_BYTES, _OF_THREAD_BYTES = 2**27, 2**23
 """Memory of the process in addition to the query, and of the stack of each of DuckDB's threads."""
 _VALUE = re.compile(r":([a-z]\w*)")
@@ -31,9 +31,9 @@ _CLOSED = (
     "SET autoinstall_known_extensions = false",
     "SET autoload_known_extensions = false",
     "SET temp_directory = ''",
-    # It would be drawn on standard output, among the rows.
+    # Otherwise DuckDB draws the progress bar on standard output, among the rows.
     "SET enable_progress_bar = false",
-    # The first footer is read by the view, and again by the question.
+    # The view reads the first footer, and the query reads it again.
     "SET parquet_metadata_cache = true",
 )
 
@@ -76,7 +76,7 @@ class Duck:
             raise EngineFailed(first_line(error)) from error
 
     def _reached(self, found: Dataset) -> dict[str, str]:
-        """What each file is called here, by the path that it has for people: those of a URL are opened by us."""
+        """Return the local path of each file, by its path for people: we open those of a URL."""
         paths: dict[str, str] = {}
         for number, store in enumerate({id(one.store): one.store for one in found.partitions}.values()):
             of_it = [(one, table) for one in found.partitions if one.store is store for table in TABLES]
@@ -84,7 +84,7 @@ class Duck:
                 paths |= {one.file(table): one.file(table) for one, table in of_it}
                 continue
 
-            # Two stores may have the same scheme, and other credentials.
+            # Two stores may have the same scheme, and different credentials.
             sizes = {}
             for one, table in of_it:
                 part = one.manifest.tables[table]
@@ -130,7 +130,7 @@ class Duck:
             self.con.execute(sql, dict(values) if values else None)
 
     def fetched(self, rows: int) -> list[tuple[Any, ...]]:
-        """The next rows of the answer, so many at most. Raises duckdb.Error and MemoryError."""
+        """Return the next rows of the answer, at most this number. Raises duckdb.Error and MemoryError."""
         with _limited(self._more_bytes):
             return self.con.fetchmany(rows)
 
@@ -163,7 +163,7 @@ def _limited(more_bytes: int) -> Iterator[None]:
 
 
 def _data_bytes() -> int:
-    """What this process has of its own."""
+    """Return the memory of this process."""
     with suppress(OSError), open("/proc/self/status", encoding="ascii", errors="replace") as file:
         for line in file:
             if line.startswith("VmData:"):
@@ -176,11 +176,11 @@ def quoted(text: str) -> str:
     return "'" + text.replace("'", "''") + "'"
 
 
-# A dataset that is no local directory, as DuckDB opens its files: through the store that `export` writes to.
+# A dataset outside the local directories, as DuckDB opens its files: through the store of `export`.
 
 
 class Remote(AbstractFileSystem):  # type: ignore[misc]  # fsspec has no types
-    """Files below a dataset by PROTOCOL://PATH, to be read; of those that manifests name, so they never change."""
+    """Files below a dataset by PROTOCOL://PATH, for reading; manifests name them, so they never change."""
 
     cachable = False
 
@@ -205,7 +205,7 @@ class Remote(AbstractFileSystem):  # type: ignore[misc]  # fsspec has no types
         return self._sizes[path]
 
     def modified(self, path: str) -> datetime:  # noqa: ARG002  its name has its digest
-        """Once and for all."""
+        """A fixed time: they never change."""
         return datetime.fromtimestamp(0, UTC)
 
     def glob(self, path: str, **_options: object) -> list[str]:
@@ -213,5 +213,5 @@ class Remote(AbstractFileSystem):  # type: ignore[misc]  # fsspec has no types
         return [path] if path in self._sizes else []
 
     def unstrip_protocol(self, name: str) -> str:
-        """As it is: nothing was stripped."""
+        """Return the path unchanged: nothing was stripped."""
         return name

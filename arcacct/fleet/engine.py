@@ -19,10 +19,10 @@ from arcacct.export.storage import LocalStore
 from arcacct.fleet.dataset import Dataset, Engine, EngineFailed, Exported, Unsound, first_line, script
 from arcacct.wording import count_of
 
-# Which files of exported datasets are read, and what is wrong with the others.
+# The files of exported datasets that are read, and the problems of the others.
 
 
-# Files of a dataset against the schema of the dataset, and against what their manifests say of them.
+# Check files of a dataset against its schema, and against the statements of their manifests.
 
 
 _REQUESTS = 8
@@ -30,15 +30,15 @@ _REQUESTS = 8
 
 
 class Checked(NamedTuple):
-    """What was looked at, and found."""
+    """The checked files and the findings."""
 
     partitions: int
     files: int
     jobs: int
-    """That can be asked."""
+    """The usable jobs."""
     problems: tuple[str, ...]
     notes: tuple[str, ...]
-    """What may be right, and be looked at."""
+    """Findings that may be right, for the administrator to check."""
 
 
 def check(found: Dataset, *, deep: bool) -> Checked:
@@ -56,10 +56,10 @@ def check(found: Dataset, *, deep: bool) -> Checked:
 
 def judged(found: Dataset, tables: Collection[str] = TABLES, *, empty: bool = False, deep: bool = False) -> Dataset:
     """
-    The same without partitions with a file of these tables that differs from the schema or its manifest.
+    Return the dataset without partitions that have a file of these tables that differs from the schema or its manifest.
 
-    Each file is read whole, for its digest, before anything rests on it. ``empty``: also files without rows, which no
-    question reads. ``deep``: every value is read, too. Raises UsageError without pyarrow.
+    Each file is read completely, for its digest, before it is used. ``empty``: also files without rows, which no query
+    reads. ``deep``: every value is read, too. Raises UsageError without pyarrow.
     """
     try:
         from arcacct.fleet.footers import Footers  # noqa: PLC0415  the package of an extra
@@ -78,7 +78,7 @@ def judged(found: Dataset, tables: Collection[str] = TABLES, *, empty: bool = Fa
         return None
 
     seen: set[str] = set()
-    # In the place of a bad one there may be another of the same CE and month.
+    # In place of a bad file there may be another of the same CE and month.
     while new := [one for one in found.partitions if one.path not in seen]:
         seen.update(one.path for one in new)
         bad = {one.path: wrong for one, wrong in zip(new, _each(of, new), strict=True) if wrong is not None}
@@ -89,7 +89,7 @@ def judged(found: Dataset, tables: Collection[str] = TABLES, *, empty: bool = Fa
 
 
 def _each(of: Callable[[Exported], str | None], partitions: Sequence[Exported]) -> Iterable[str | None]:
-    """Of each partition; of an object store some at once, since each file takes a few requests."""
+    """Yield the result for each partition; for an object store, some at once, since each file takes a few requests."""
     if all(isinstance(one.store, LocalStore) for one in partitions):
         return map(of, partitions)
     from concurrent.futures import ThreadPoolExecutor  # noqa: PLC0415  only of an object store
@@ -100,9 +100,10 @@ def _each(of: Callable[[Exported], str | None], partitions: Sequence[Exported]) 
 
 def damaged(found: Dataset, *, within_s: float | None = None) -> dict[str, str]:
     """
-    By manifest the reason for each partition with a value that cannot be read: all are, of the files that were judged.
+    Return, by manifest, the reason for each partition with an unreadable value: it reads all values of the judged
+    files.
 
-    ``found``: what `judged` left. ``within_s``: those that there is time for.
+    ``found``: the result of `judged`. ``within_s``: the time limit.
     """
     bad = {}
     until_s = None if within_s is None else time.monotonic() + within_s
@@ -195,7 +196,7 @@ _SAME_KEY = """
           FROM jobs WHERE local_job_id <> '' GROUP BY 1, 2 HAVING count(DISTINCT ce) > 1)
     SELECT ces, count(*), min(id) FROM Twins GROUP BY ces ORDER BY ces
 """
-"""As APEL compares the keys of job records: the id without regard to case and blanks at its end, and the end."""
+"""As APEL compares the keys of job records: the id without case and trailing blanks, and the end."""
 
 
 def _notes(partitions: Iterable[Exported]) -> Iterator[str]:
@@ -228,12 +229,12 @@ ENGINES = {
     "duckdb": ("arcacct.fleet.duckdb_engine", "Duck", "parquet"),
     "spark": ("arcacct.fleet.spark_engine", "Spark", "spark"),
 }
-"""By name: its module and class, and the extra that has what it needs."""
+"""By name: its module and class, and the extra that it needs."""
 Answer = TypeVar("Answer")
 
 
 def opened(name: str, found: Dataset, tables: Sequence[str] = TABLES, master: str | None = None) -> Engine:
-    """An engine over a dataset. Raises UsageError where it is not installed, EngineFailed where it cannot read."""
+    """Open an engine over a dataset. Raises UsageError if it is not installed, EngineFailed if it cannot read."""
     module, kind, extra = ENGINES[name]
     try:
         make: Callable[[Dataset, Sequence[str], str | None], Engine] = getattr(import_module(module), kind)
@@ -250,10 +251,10 @@ def answered(
     master: str | None = None,
 ) -> tuple[Answer, Dataset]:
     """
-    An answer from all that can be read of these tables, and what that is, with what is wrong with the rest.
+    Return an answer from the readable part of these tables, that part, and the problems of the rest.
 
-    Jobs with values that no job can have are among the problems, too: the figures leave them out. Raises InputError
-    when the engine fails and no file is to blame.
+    Jobs with impossible values are among the problems, too: the figures leave them out. Raises InputError if the engine
+    fails and no file is the cause.
     """
 
     def tried(some: Dataset) -> tuple[Answer, Dataset]:
@@ -282,9 +283,9 @@ def _impossible(engine: Engine, found: Dataset) -> Iterator[str]:
 
 def left_out(name: str, found: Dataset, error: EngineFailed, ask: Callable[[Dataset], object]) -> Dataset:
     """
-    The same without the partitions that make an engine fail, which are found by asking parts of the dataset.
+    Return the dataset without the partitions that make an engine fail, found by queries of parts of the dataset.
 
-    Raises InputError when no partition is to blame.
+    Raises InputError if no partition is the cause.
     """
     suspects = _failing(found, error, ask)
     bad = damaged(found.only(one for one, _why in suspects))
@@ -293,7 +294,7 @@ def left_out(name: str, found: Dataset, error: EngineFailed, ask: Callable[[Data
             one.path: f"{one.path}: {name} cannot read {one.partition}, which is left out: {why}"
             for one, why in suspects
         }
-    # Two may take too much together.
+    # Two may need too much memory together.
     bad = bad or damaged(found)
     if not bad:
         raise InputError(f"{name} cannot answer: {error}") from error

@@ -1,10 +1,10 @@
 """
-What the footer of a file says, compared with the one schema of the dataset before anything else of the file is read.
+The footer of a file, compared with the only schema of the dataset before any other read of the file.
 
-Files are of other CEs, and their types may be chosen to harm: what differs is left out, and so decides nothing for
-others. Parquet has a type for each column, and Arrow's schema, which a file may also have, another one: engines
-read the one or the other, so both must be right. A footer can say less than the pages hold; engines read under a limit
-of memory for that (`arcacct.fleet.duckdb_engine`).
+Files come from other CEs, and their types may be chosen to harm: a file that differs is left out, and has no effect on
+others. Parquet has a type for each column, and Arrow's schema, which a file may also have, another one: some engines
+read the first, others the second, so both must be right. A footer can say less than the pages hold; engines read under
+a limit of memory for that (`arcacct.fleet.duckdb_engine`).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _TAIL_BYTES = 2**16
 """Read at once from the end of a file: most footers have 15 kB."""
 _PIECE_BYTES = 2**20
 _FOOTER_BYTES = 2**21
-"""Of a file with 10 million jobs. Decoded, a footer that is made for it takes 200 times as much."""
+"""The footer of a file with 10 million jobs. A footer that is made to harm takes 200 times as much when decoded."""
 _LIST_LENGTH = 1024
 """The most columns, and the most row groups."""
 _ROWS_PER_BYTE = 64
@@ -41,17 +41,17 @@ _ARROW = {"int64": pa.int64(), "double": pa.float64(), "string": pa.string()}
 
 
 class Footers:
-    """Reads footers. Most files have the same columns, which are looked at closely once."""
+    """Reads footers. Most files have the same columns, which are checked closely once."""
 
     def __init__(self) -> None:
         self._accepted: dict[str, tuple[tuple[str, ...], Any, Any]] = {}
 
     def of(self, one: Exported, table: str) -> Footer:
         """
-        That of the part of a table, whose content is what the manifest says.
+        Return the footer of a part, whose content is that of the manifest.
 
-        Raises Unsound that says what differs from the schema or from the manifest, StoreError and whatever pyarrow
-        raises for a file that cannot be read.
+        Raises Unsound with the difference from the schema or the manifest, StoreError, and pyarrow's errors for a file
+        that cannot be read.
         """
         part = one.manifest.tables[table]
         with one.open(table) as file:
@@ -91,7 +91,7 @@ def _check_digest(file: Any, sha256: str) -> None:
 
 
 def _metadata(file: Any) -> Any:
-    """What the footer of an open file says; how much it can make us allocate is bounded."""
+    """Return the data of an open file's footer; the memory that it can take is limited."""
     size = file.size()
     file.seek(max(0, size - _TAIL_BYTES))
     tail = file.read(_TAIL_BYTES)
@@ -112,7 +112,7 @@ def _metadata(file: Any) -> Any:
 
 
 def _difference(table: str, names: Sequence[str], schema: Any) -> str | None:
-    """How the columns differ from those of the table; ``None`` if they agree."""
+    """Return how the columns differ from those of the table; ``None``: they agree."""
     wanted = {column.name: column.type for column in columns()[table]}
     in_arrow = schema.to_arrow_schema()
     if in_arrow.names != [*names]:
@@ -139,7 +139,7 @@ def _difference(table: str, names: Sequence[str], schema: Any) -> str | None:
 
 
 def _most_bytes(metadata: Any) -> int:
-    """What all row groups may have. Raises Unsound for those that have more, or that do not make up the file."""
+    """Return the most bytes of all row groups. Raises Unsound for larger ones, or if they do not add up to the file."""
     rows = most_bytes = 0
     for number in range(metadata.num_row_groups):
         group = metadata.row_group(number)

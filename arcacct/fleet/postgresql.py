@@ -28,7 +28,7 @@ class Loaded(NamedTuple):
 
     taken: int
     jobs: int
-    """In the partitions that were taken."""
+    """Jobs in the partitions that were loaded."""
     unchanged: int
     older: int
     """Partitions with a later export on the server."""
@@ -37,10 +37,11 @@ class Loaded(NamedTuple):
 
 def load(found: Dataset, tables: Sequence[str], advanced: Callable[[int, int], object] = lambda *_: None) -> Loaded:
     """
-    Bring the tables of PostgreSQL to the state of a dataset; ``advanced`` gets how many of how many are done.
+    Bring the tables of PostgreSQL to the state of a dataset; ``advanced`` gets the numbers of done and of all
+    partitions.
 
     A partition that cannot be read or is refused is among the problems, and all others are loaded. Raises UsageError
-    without pyarrow, TargetError when there is no server, or none any more.
+    without pyarrow, TargetError if the server cannot be reached or the connection is lost.
     """
     with _connected() as con:
         known = _known(con)
@@ -59,7 +60,7 @@ def load(found: Dataset, tables: Sequence[str], advanced: Callable[[int, int], o
                 sound = judged(found.only([one]), tables, deep=True)
                 if not sound.partitions:
                     found = found.without({one.path: sound.wrong[0]})
-                    # In the place of a bad one there may be another of the same CE and month.
+                    # In place of a bad file there may be another of the same CE and month.
                     known_paths = {other.path for other in todo}
                     todo += [other for other in found.partitions if other.path not in known_paths]
                     continue
@@ -68,7 +69,7 @@ def load(found: Dataset, tables: Sequence[str], advanced: Callable[[int, int], o
                         taken += 1
                         jobs += one.jobs.rows
                     else:
-                        older += 1  # Another load took it meanwhile.
+                        older += 1  # Another load took it in the meantime.
                 except EngineFailed as error:
                     problems.append(f"{one.path}: {error}; it may have been exported again meanwhile: repeat this")
                 except psycopg.Error as error:
@@ -147,6 +148,6 @@ def _said(error: psycopg.Error) -> str:
 
 
 def _digest(one: Exported, tables: Sequence[str]) -> str:
-    """Of the files that are to be loaded of it."""
+    """Return the digest of the files to load."""
     files = " ".join(f"{name} {one.manifest.tables[name].sha256}" for name in tables)
     return hashlib.sha256(files.encode()).hexdigest()

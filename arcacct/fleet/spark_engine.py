@@ -23,7 +23,7 @@ _FAILURES = (PySparkException, Py4JError)
 
 
 class Spark:
-    """An open dataset. Raises UsageError where Spark cannot start, EngineFailed for files that it cannot read."""
+    """An open dataset. Raises UsageError if Spark cannot start, EngineFailed for files that it cannot read."""
 
     def __init__(self, found: Dataset, tables: Sequence[str] = TABLES, master: str | None = None) -> None:
         away = next((one.store.shown for one in found.partitions if not isinstance(one.store, LocalStore)), None)
@@ -34,10 +34,10 @@ class Spark:
             raise UsageError(f"--master {master}: it must start with one of {', '.join(_MASTERS)}")
         builder = SparkSession.builder.master(master).appName("arcacct fleet")
         settings = {
-            # Sums of a few files need no two hundred further steps.
+            # Sums of a few files do not need two hundred further steps.
             "spark.sql.shuffle.partitions": "8",
             "spark.sql.session.timeZone": "UTC",
-            # What Spark and its Java say of themselves is no answer of ours.
+            # The log of Spark and Java is not part of our answer.
             "spark.log.level": "ERROR",
             "spark.ui.enabled": "false",
             "spark.ui.showConsoleProgress": "false",
@@ -47,7 +47,7 @@ class Spark:
             settings |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
         try:
             with warnings.catch_warnings():
-                # Of pandas, which nothing here uses.
+                # A warning of pandas, which nothing here uses.
                 warnings.simplefilter("ignore", FutureWarning)
                 self.session = reduce(lambda made, one: made.config(*one), settings.items(), builder).getOrCreate()
         except Exception as error:
@@ -70,7 +70,7 @@ class Spark:
         for path, one in found.files(table).items():
             by_root.setdefault(one.store.path_of(f"{table}/v{VERSION}"), []).append(path)
         names = typed(table, _TYPES)
-        # Given to it, or it opens files to learn it; what older files lack is NULL.
+        # Spark is given the schema, or it opens files to learn it. Columns that older files lack are NULL.
         schema = ", ".join(f"{name} {kind}" for name, kind in names.items())
         frames = [
             self.session.read.schema(schema).option("basePath", root).parquet(*paths) for root, paths in by_root.items()

@@ -1,9 +1,8 @@
 """
-`arcacct fleet sql`: one statement of anybody over the files that manifests name, which can only read, and only so
-much.
+`arcacct fleet sql`: one statement of any user over the files that manifests name, which can only read, within limits.
 
-DuckDB keeps the limits: its database is empty and in memory, it opens the files of the dataset and no other, loads
-and installs nothing, and none of that can be changed by then (`arcacct.fleet.duckdb_engine`). What takes too long is
+DuckDB keeps the limits: its database is empty and in memory, it opens the files of the dataset and no other, loads and
+installs nothing, and a statement can change none of these limits (`arcacct.fleet.duckdb_engine`). A slow statement is
 interrupted.
 """
 
@@ -28,7 +27,7 @@ from arcacct.fleet.engine import damaged, judged, left_out
 
 _AT_ONCE = 1000
 _IN_MEMORY_BYTES = 2**24
-"""Of an answer; the rest waits in a temporary file."""
+"""Bytes of an answer in memory; the rest waits in a temporary file."""
 _LENGTH = 8
 _DOUBT_S = 10
 """To look for a damaged file when a statement failed that may be wrong itself."""
@@ -36,7 +35,7 @@ _OF_STATEMENT = (
     *(duckdb.BinderException, duckdb.CatalogException, duckdb.ParserException, duckdb.DataError),
     *(duckdb.NotSupportedError, duckdb.InterruptException),
 )
-"""What a statement is to blame for, unless the message names a file; of what else is wrong a file may be the reason."""
+"""Errors that a statement causes, unless the message names a file; a file may cause any other error."""
 
 
 class _Doubtful(Exception):
@@ -51,14 +50,14 @@ def query_dataset(
     found: Dataset, sql: str, limits: QueryLimits, watched: Callable[[], AbstractContextManager[object]] = nullcontext
 ) -> tuple[Result, Dataset]:
     """
-    Run one statement that reads; its answer, and what it is of, with what is wrong with the other files.
+    Run one statement that reads; return its answer, the files that it is from, and the problems of the other files.
 
-    The whole answer is read before any of it is given, since a file may turn out to be damaged at its last row.
-    ``watched``: what each run is to be within. Raises UsageError for a statement that is refused or is no SQL,
-    InputError when it takes more than ``limits``.
+    The whole answer is read before any of it is returned, since the last row of a file may be damaged. ``watched``: a
+    context for each run. Raises UsageError for a statement that is refused or is no SQL, InputError when it takes more
+    than ``limits``.
     """
     _require_reading(sql)
-    # A statement that names no table asks which tables there are.
+    # A statement that names no table asks for the list of tables.
     tables = [table for table in TABLES if table in sql.lower()] or TABLES
 
     def ask(some: Dataset) -> _Answer:
@@ -93,7 +92,7 @@ class _Answer(NamedTuple):
         with self.kept:
             self.kept.seek(0)
             while length := self.kept.read(_LENGTH):
-                # Written by us, into a file without a name.
+                # We write it, into a file without a name.
                 yield from marshal.loads(self.kept.read(int.from_bytes(length, "big")))  # noqa: S302
 
 
@@ -126,7 +125,7 @@ def _run(found: Dataset, tables: Sequence[str], sql: str, limits: QueryLimits) -
         raise
     finally:
         timer.cancel()
-        # A thread that is left at the end keeps what it knows, and DuckDB complains of that.
+        # A thread that still runs at the end keeps its references, and DuckDB complains about them.
         timer.join()
     return _Answer(columns, kept)
 
@@ -137,7 +136,7 @@ def _require_few(rows: int, limits: QueryLimits) -> None:
 
 
 def _require_reading(sql: str) -> None:
-    # DuckDB before 2.0 reads the scripts of IMPORT DATABASE to say what kind of statement it is: no file can be opened.
+    # DuckDB before 2.0 reads the scripts of IMPORT DATABASE to find the kind of a statement: no file can be opened.
     try:
         with duckdb.connect(":memory:", config={"enable_external_access": False}) as con:
             statements = con.extract_statements(sql)
@@ -145,7 +144,7 @@ def _require_reading(sql: str) -> None:
         raise UsageError(f"{beginning(sql)}: {first_line(error)}") from None
     if len(statements) != 1:
         raise UsageError(f"{beginning(sql)}: give one statement")
-    # EXPLAIN ANALYZE runs what it explains, and DuckDB may write what it may read.
+    # EXPLAIN ANALYZE runs its statement, and DuckDB may write wherever it may read.
     if statements[0].type != duckdb.StatementType.SELECT:
         raise UsageError(f"{beginning(sql)}: queries can only read")
 
@@ -161,7 +160,7 @@ def _plain(value: Any) -> Any:
 
 @contextmanager
 def _explaining(sql: str, limits: QueryLimits, is_over: threading.Event) -> Iterator[None]:
-    """What DuckDB says, as one line that says what to do."""
+    """Return DuckDB's error as one line with what to do."""
     try:
         yield
     except (duckdb.OutOfMemoryException, MemoryError):

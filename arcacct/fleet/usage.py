@@ -1,4 +1,4 @@
-"""Usage over many CEs, as `arcacct stats` has it of one: the engine groups and sums, the rest is the same code."""
+"""Usage over many CEs, like `arcacct stats` of one CE: the engine groups and sums, the rest is the same code."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from arcacct.secrecy import without_credentials
 from arcacct.times import LAST_SECOND
 
 FLEET_NEEDS = {"site": "site", "ce": "ce"} | NEEDS
-"""What can be asked by, and the column of counted_jobs that it is made from."""
+"""The dimensions, and the column of counted_jobs for each."""
 _FILTERS = {
     "users": "user_dn",
     "vos": "vo",
@@ -32,7 +32,7 @@ _FILTERS = {
     "fqans": "fqan",
 }
 _LONG = "a text of more than 8192 bytes"
-"""What counted_jobs has in the place of one."""
+"""The text of counted_jobs in place of one."""
 _DETAILS = ("is_failed", "stage_in_bytes", "stage_out_bytes")
 _BENCHMARK = ("benchmark_type", "benchmark_value")
 _MADE_OF = {
@@ -46,14 +46,14 @@ _BOUNDS = {"after_s": "end_time >", "until_s": "end_time <=", "from_s": "end_tim
 
 
 class FleetSelection(NamedTuple):
-    """Which CEs; empty: all."""
+    """The selected CEs; empty: all."""
 
     sites: tuple[str, ...] = ()
     ces: tuple[str, ...] = ()
 
 
 def concerned(found: Dataset, selection: Selection, which: FleetSelection) -> Dataset:
-    """Only the months in which jobs of the selection can have ended: the others' files are not opened."""
+    """Return only the months in which jobs of the selection can have ended: the other files are not opened."""
     # Both included.
     first_s = max(selection.from_s or 0, (selection.after_s or -1) + 1)
     last_s = min(selection.until_s or LAST_SECOND, (selection.before_s or LAST_SECOND + 1) - 1)
@@ -85,7 +85,7 @@ def usage(
     conversion: Conversion | None = None,
     exact: bool = False,
 ) -> UsageTable:
-    """As `arcacct.queries.usage.usage`, also by site and ce; a dataset has no jobs that have not ended."""
+    """As `arcacct.queries.usage.usage`, also by site and ce; a dataset has only jobs that have ended."""
     keys = tuple(dict.fromkeys(FLEET_NEEDS[name] for name in by))
     everything = active or bool(selection.states) or "status" in by
     parts = _parts(engine, selection, keys, details=details, everything=everything)
@@ -137,14 +137,16 @@ def waits(engine: Engine, selection: Selection) -> list[Waits]:
 
 
 def first_end_s(engine: Engine) -> int | None:
-    """When the first job that counts ended, UTC seconds; ``None`` without any."""
+    """Return when the first job that counts ended, UTC seconds; ``None``: there is none."""
     where, values = _where(Selection(), everything=False)
     ((found,),) = engine.rows(f"SELECT min(end_time) FROM counted_jobs WHERE {where}", values)
     return None if found is None else int(found)
 
 
 def _columns(keys: Sequence[str]) -> list[str]:
-    """Of counted_jobs: engines write numbers in many ways, so a benchmark becomes a text only here."""
+    """
+    Return the columns of counted_jobs: engines write numbers in many ways, so a benchmark becomes a text only here.
+    """
     return [column for key in keys for column in _MADE_OF.get(key, (key,))]
 
 
@@ -198,7 +200,7 @@ def _extra(name: str, attribute: str, asked: Sequence[str], values: dict[str, ob
     elif attribute == "rte":
         condition = f"kind = 'rte' AND value IN ({marks})"
     elif attribute == "dtrurl":
-        # As the dataset has them.
+        # In the spelling of the dataset.
         marks = _named(name, [*map(without_credentials, asked)], values)
         table, condition = "transfers", f"url IN ({marks})"
     else:

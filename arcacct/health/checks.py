@@ -1,7 +1,7 @@
 """
-The table of checks: what is judged, where the manual has more, and what Prometheus is given of it.
+The table of checks: the checked value, the page of the manual, and the metrics for Prometheus.
 
-Each row is a function of what `facts` has found. `arcacct status`, `arcacct metrics` and `arcacct doctor` show it.
+Each row is a function of the facts in `facts`. `arcacct status`, `arcacct metrics` and `arcacct doctor` show it.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class HealthCheck(NamedTuple):
     manual: str
     metrics: tuple[Metric, ...]
     by_doctor: bool
-    """Whether `arcacct doctor` says it in these words; it looks at the others more closely, or not at all."""
+    """Whether `arcacct doctor` shows the same text; it checks the others more closely, or not at all."""
 
 
 CHECKS: list[HealthCheck] = []
@@ -74,7 +74,7 @@ def _recorded(read: Callable[[RecordingState], Values]) -> Callable[[Health], Va
 
 
 def _left(read: Callable[[Spooled], Values]) -> Callable[[Health], Values]:
-    """Of the spools as they can be listed, else as the last sweep left them."""
+    """Return the content of the spools; if they cannot be listed, that after the last sweep."""
 
     def values(found: Health) -> Values:
         left = found.spool if not found.spool.unknown else None if found.recorded is None else found.recorded.left
@@ -185,7 +185,7 @@ def _recorder(found: Health, _limits: Thresholds) -> Iterator[Check]:
     event = found.recorded.last_event_s
     yield Check("recorder", OK, "no event recorded yet" if event is None else f"last event {ago(found.now, event)}")
     if found.recorded.cut_records:
-        # Nothing is wrong with us, but a megabyte of .diag is worth a look.
+        # arcacct works as it should, but the administrator should look at a megabyte of .diag.
         cut_files = found.recorded.cut_files
         files = f", {cut_files} of them with a file above 1 MiB" if cut_files else ""
         text = (
@@ -228,7 +228,7 @@ def _sweep(found: Health, limits: Thresholds) -> Iterator[Check]:
     ),
 )
 def _imports(found: Health, _limits: Thresholds) -> Iterator[Check]:
-    """Records of imports that could not be used: they are in no sum until somebody looks at them."""
+    """Check records of imports that could not be used: they are in no sum until an operator handles them."""
     rejected = None if found.recorded is None else found.recorded.rejected
     if rejected is not None and rejected.by_source and rejected.oldest_s is not None:
         counts = ", ".join(f"{count} of {source}" for source, count in rejected.by_source.items())
@@ -400,7 +400,7 @@ def _spool(found: Health, limits: Thresholds) -> Iterator[Check]:
     )
     text = _events(found.now, spool)
     if spool.unknown:
-        # By the sweep, whose own age is a check.
+        # By the sweep, whose own age is another check.
         left = None if found.recorded is None else found.recorded.left
         hidden = f"cannot read: {', '.join(spool.unknown)}"
         if left is None:
@@ -411,7 +411,7 @@ def _spool(found: Health, limits: Thresholds) -> Iterator[Check]:
         severity = max(severity, _waits(left, found.now, limits))
         text = f"{_events(found.now, left)}, as of the last sweep ({hidden})"
     if is_late and severity == OK:
-        # A recorder takes an event within a second, and one that is not whole within ten minutes.
+        # A recorder takes an event within a second, and an incomplete one within ten minutes.
         severity, text = WARNING, f"{text}, and the running recorder does not record them"
     aside = "`arcacct doctor` says what to do with each file in spool/unusable"
     advice = aside if spool.unusable else "run `arcacct sweep` and read its messages"
@@ -471,12 +471,12 @@ def _events(now: int, spool: Spooled) -> str:
     ),
 )
 def _care(found: Health, limits: Thresholds) -> Iterator[Check]:
-    """Whether there is a backup, and what the last check of the databases said."""
+    """Check whether there is a backup, and the result of the last check of the databases."""
     last = found.maintenance_log.get(durable.BACKUP)
     if found.recorded is not None:
         since = found.recorded.created_s if last is None else last.at_s
         text = "none is known" if last is None else f"last one {ago(found.now, last.at_s)}"
-        # Another program may make them: a missing note is never critical.
+        # Another program may make backups: a missing note is never critical.
         severity = min(over(found.now - since, limits.backup_s), WARNING if last is None else CRITICAL)
         yield Check("backup", severity, text, "run `arcacct db backup DIR` every night" if severity else "")
     last = found.maintenance_log.get(durable.CHECK)
@@ -507,7 +507,7 @@ def _publishers(found: Health, _limits: Thresholds) -> Iterator[Check]:
     who = found.settings
     if who is None:
         return
-    # Two publishers are an error of the configuration, which says where the lines are.
+    # Two publishers are an error of the configuration, which names the lines.
     names = ", ".join(f"[{block}]" for block in dict.fromkeys(who.jura_targets))
     if names and not who.publishes:
         yield Check("jura", OK, f"A-REX's jura publishes to {names}; arcacct only records (publishes=no)")
@@ -526,7 +526,7 @@ def _former_publishers(found: Health, _limits: Thresholds) -> Iterator[Check]:
     """Whether jura-ng published months of a target as well, and that is settled."""
     still = () if found.settings is None else found.settings.jura_targets
     for one in found.former:
-        # The check of jura-ng speaks of what it publishes today.
+        # The check of jura-ng reports what it publishes today.
         if one.block in still or not one.months:
             continue
         if one.open:
@@ -575,7 +575,7 @@ def _targets(found: Health, limits: Thresholds) -> Iterator[Check]:
 
 
 def last_error(state: TargetState) -> str:
-    """The error that ended a target's last run, in one line; what is held has a check of its own."""
+    """Return the error that ended a target's last run, in one line; held records have their own check."""
     error = state.last_error or ""
     return "" if " held: " in error else " ".join(error.split())
 
@@ -594,21 +594,21 @@ def _target_check(found: Health, state: TargetState, limits: Thresholds) -> Chec
             f"{count_of(state.waiting.records, 'record')} waiting, the oldest ended "
             f"{ago(now, state.waiting.oldest_end_s)}"
         )
-        # Not before they could have gone: when they ended, or when the target was due.
+        # Not before they could be sent: when they ended, or when the target was due.
         severity = over(now - max(state.waiting.oldest_end_s, state.due_s), limits.unsent_s)
     else:
         parts.append("nothing waiting")
     if state.last_success_s is not None:
         overdue = over(now - state.due_s, limits.unsent_s)
         if overdue and (state.last_run_s or 0) <= state.due_s:
-            # Nothing may wait, but nothing would be sent either.
+            # Nothing may be waiting, but nothing would be sent either.
             severity = max(severity, overdue)
             parts.append("no run since it was due: is arcacct-publish.timer active?")
     if state.unanswered:
         parts.append(f"{count_of(state.unanswered, 'message')} without an answer")
     if error := last_error(state):
-        # Also when nothing waits: the run failed, sync message included. A receiver that is only busy may be so for a
-        # while; anything else does not pass without an administrator.
+        # Also if nothing waits: the run failed, with or without the sync message. A receiver may be busy for a while;
+        # any other failure needs an administrator.
         is_busy = state.last_success_s and state.last_exit_code in (0, TargetBusy.exit_code)
         severity = max(severity, over(now - state.due_s, limits.unsent_s), OK if is_busy else WARNING)
         parts.append(f"last error: {error}")
@@ -683,7 +683,7 @@ def _quarantines(found: Health, limits: Thresholds) -> Iterator[Check]:
         # The receiver keeps an older version of a correction until a person acts there.
         severity = max(over(held.get("quarantined", 0), limits.quarantined), WARNING * bool(held.get("correction")))
         if once is not None:
-            # Refused for days: that is not by chance.
+            # Refused for days: this is no accident.
             severity = max(severity, over(found.now - once.since_s, limits.unsent_s))
             when = "with the next run" if once.next_s <= found.now else f"from {iso(once.next_s)}"
             first = ago(found.now, once.since_s)
@@ -752,5 +752,5 @@ def _clock(found: Health, _limits: Thresholds) -> Iterator[Check]:
 
 
 def judge(found: Health, limits: Thresholds, rows: Iterable[HealthCheck] = CHECKS) -> list[Check]:
-    """What the rows of the table say."""
+    """Return the results of the rows of the table."""
     return [check._replace(manual=row.manual) for row in rows for check in row.judge(found, limits)]

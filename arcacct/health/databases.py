@@ -1,4 +1,4 @@
-"""What both databases say of their own health, and how complete the figures of a month are."""
+"""The databases' data about their own health, and how complete the figures of a month are."""
 
 from __future__ import annotations
 
@@ -29,10 +29,8 @@ from arcacct.records.usage import Month, RatedJobs, by_benchmark
 from arcacct.times import month_bounds, recent_months
 from arcacct.wording import count_of
 
-# What the figures of some months rest on: how many jobs were measured, how many have a benchmark, and how many are
-# held.
-#
-# Read from the monthly sums, so it counts published jobs, including pruned ones; held jobs are separate.
+# The basis of the figures of some months: the numbers of jobs with measurements, with a benchmark, and on hold.  Read
+# from the monthly sums, so it counts published jobs, including pruned ones; held jobs are separate.
 
 
 _FEW_JOBS = 10
@@ -43,18 +41,18 @@ class Basis(NamedTuple):
 
     jobs: int = 0
     without_wall: int = 0
-    """Jobs without a measured wall time; like the next they count 0 in sums, and receivers get 0."""
+    """Jobs without a measured wall time; like the next field, they count 0 in sums, and receivers get 0."""
     without_cpu: int = 0
     without_benchmark: int = 0
     """Jobs for which receivers get the default benchmark."""
     held: int = 0
-    """Jobs that are in no figure, since values of theirs cannot be true."""
+    """Jobs that are in no figure, since some of their values cannot be true."""
     rated: tuple[RatedJobs, ...] = ()
-    """By benchmark, in the order in which the first job of each ended; those without one are in one row."""
+    """By benchmark, in the order of the first end; jobs without a benchmark are in one row."""
 
     @property
     def without_wall_percent(self) -> int:
-        """The share of jobs without wall time, rounded down; 0 if they are too few to mean anything."""
+        """Return the share of jobs without wall time, rounded down; 0 if there are too few jobs for a share."""
         return 100 * self.without_wall // self.jobs if self.without_wall >= _FEW_JOBS else 0
 
     def __str__(self) -> str:
@@ -78,7 +76,7 @@ class Basis(NamedTuple):
 
 
 def basis(con: Connection, months: Sequence[Month]) -> Basis:
-    """That of the jobs that ended in these months, which follow each other."""
+    """Return the basis of the jobs that ended in these consecutive months."""
     bounds = [month_bounds(*month) for month in months]
     held = counts(con, min(bounds)[0], max(bounds)[1]).get(HELD, NONE).records
     rated: dict[str | None, RatedJobs] = {}
@@ -119,7 +117,7 @@ def ended_since(con: Connection, since_s: int) -> int:
 
 
 _WRITE_LOCK_BYTE = 120
-"""Where in -shm a process that writes the database holds its lock (SQLite's WAL format)."""
+"""The byte of -shm that a process locks while it writes the database (SQLite's WAL format)."""
 _FLOCK = "hhqqi4x"
 """struct flock: type, `whence`, start, length, pid."""
 _NEWEST_RECORDS = 200
@@ -131,30 +129,30 @@ RECENT_S = 86_400
 
 
 class RecordingState(NamedTuple):
-    """How recording goes."""
+    """The state of recording."""
 
     schema: int
     jobs: int
     last_event_s: int | None
-    """When the state of a job began that A-REX, not a worker, dated last."""
+    """When the latest state that A-REX itself dated began."""
     last_sweep_s: int | None
-    """``None``: there never was one."""
+    """``None``: there was no sweep yet."""
     foreign_records: int
     """Newest records that arcacct did not write."""
     cut_records: int
     """Records with omissions within the last day."""
     cut_files: int
-    """Those with a control file that was too long."""
+    """Records with a control file that was too long."""
     rejected: Rejections
     """Records of imports that could not be used."""
     dropped: dict[str, int]
-    """Values of telemetry that could not be used, by field, since the database began."""
+    """Values of telemetry that could not be used, by field, since the creation of the database."""
     created_s: int
-    """When the database was made; 0: not known."""
+    """When the database was created; 0: unknown."""
     ends: SweepShare
-    """Of jobs of the last day, and how many of them sweeps found."""
+    """Ends of jobs of the last day, and how many of them sweeps found."""
     left: Spooled | None
-    """What the last sweep left in the spools."""
+    """The files that the last sweep left in the spools."""
     life: str
     """The incarnation of the database."""
 
@@ -172,49 +170,49 @@ class TargetState(NamedTuple):
     name: str
     block: str
     due_s: int
-    """When it is due next; in the past: with the next run. 0: it never published."""
+    """When it is due next; a past time means the next run. 0: it never published."""
     names_in_doubt: str
-    """Why nothing may be sent: the receiver's data under other names are unknown."""
+    """Why nothing may be sent: the names of the receiver's earlier data are unknown."""
     last_run_s: int | None
     last_success_s: int | None
     last_error: str | None
     last_exit_code: int
-    """The exit code of that error; 0: none, or an older program noted it."""
+    """The exit code of that error; 0: no error, or an older program noted it."""
     waiting: Waiting
     unanswered: int
     """Messages without an answer."""
     held: dict[str, int]
     """Quarantined records, by state."""
     start_s: int
-    """Jobs that ended earlier are none of the target's business ..."""
+    """Jobs that ended earlier are not for the target ..."""
     never_sent: int
-    """... and so many of them were never sent ..."""
+    """... and this number of them were never sent ..."""
     is_start_known: bool
-    """... unless the ledger of before was lost, and with it an earlier start."""
+    """... unless an earlier ledger was lost, and with it an earlier start."""
     held_months: tuple[HeldMonth, ...]
     """Months on hold, because figures would fall without proof."""
     refused_once: RetrySummary | None
-    """Of those that are held: what the receiver refused, and that is tried again before it is believed ..."""
+    """Of the held records: those that the receiver refused, and that are tried again before this is believed ..."""
     ahead: RetrySummary | None
-    """... and what lies in the future, by this host's clock."""
+    """... and those in the future by this host's clock."""
     refused_sums: tuple[tuple[str, Month, Refusal], ...]
     """Months with a sum that the receiver rejected in the last run."""
     surplus: tuple[tuple[Month, Surplus], ...]
-    """The current and the previous month with records that the receiver counts as jobs and that have no usage."""
+    """The current and the previous month that have records without usage, which the receiver counts as jobs."""
     not_selected: int
     """Jobs of the current and the previous month that ``vofilter`` leaves out."""
     ledger_problem: str
-    """Why its place in the log must not be believed; empty if nothing is against it."""
+    """Why its position in the log cannot be trusted; empty: it can."""
     in_doubt: bool
-    """Whether an older ledger was put back, and what was sent since is unknown."""
+    """Whether an older ledger was restored, so that later messages are unknown."""
 
 
 def writer_of(database: str, patience_s: float = 2.0) -> int | None:
     """
     The process that kept the database locked for writing during the whole check, ``None`` if there is none.
 
-    Asks the kernel and takes no lock. To be called before the database is opened: closing a file of it would drop
-    this process's locks.
+    Asks the kernel and takes no lock. Call this before the database is opened: closing a file of it would drop this
+    process's locks.
     """
     holders: set[int] = set()
     end = time.monotonic() + patience_s
@@ -242,9 +240,9 @@ def _holder(path: str) -> int | None:
 
 
 def recorded(con: Connection) -> RecordingState:
-    """How recording goes, in a few quick looks."""
+    """Return the state of recording, by a few quick queries."""
     settings = dict(con.execute("SELECT KeyName, KeyValue FROM DBConfig").fetchall())
-    # Of the rows that were written last: looking at all of them would read every event.
+    # The rows that were written last: checking all of them would read every event.
     (last_event_s,) = con.execute(
         "SELECT max(CAST(strftime('%s', EventTime) AS INTEGER)) FROM"
         " (SELECT EventKey, EventTime FROM JobEvents ORDER BY rowid DESC LIMIT ?)"
@@ -272,8 +270,8 @@ def recorded(con: Connection) -> RecordingState:
 
 
 def waiting(con: Connection, seq: int, ended_from: int, vos: tuple[str, ...]) -> Waiting:
-    """The records after ``seq`` that ended at ``ended_from`` or later, of these VOs or of any."""
-    # CROSS: from what is new, or for a target that has had nothing yet, from the ends of its time.
+    """Return the records after ``seq`` that ended at ``ended_from`` or later, of these VOs or of any."""
+    # CROSS: start from the new records. For a target that has received nothing yet, start from the ends in its time.
     first, second = ("FinishedLog", "AAR") if seq else ("AAR", "FinishedLog")
     row = con.execute(
         f"SELECT count(*), min(EndTime) FROM {first} CROSS JOIN {second} ON AAR.RecordID = FinishedLog.RecordID"
@@ -286,7 +284,7 @@ def waiting(con: Connection, seq: int, ended_from: int, vos: tuple[str, ...]) ->
 def target_state(
     publishing: Connection, accounting: Connection, plugin: TargetPlugin, former: FormerPublisher | None
 ) -> TargetState:
-    """What is known of a target; all of nothing for one that never published."""
+    """Return the state of a target; for one that never published, nothing is known."""
     target, vos = plugin.target.block, plugin.target.vofilter
     row = publishing.execute(
         "SELECT LastSeq, StartEndTime, LastRun, LastSuccess, LastError FROM Targets WHERE Target = ?", (target,)
@@ -294,13 +292,13 @@ def target_state(
     held = dict(
         publishing.execute("SELECT State, count(*) FROM HeldRecords WHERE Target = ? GROUP BY State", (target,))
     )
-    # What the next run of a new target sends, and not what it may seem to.
+    # The records that the next run of a new target really sends.
     seq, start, last_run, last_success, error = row or (
         0, first_start(publishing, accounting, plugin, former)[0], None, None, None,
     )  # fmt: skip
     refused_once, ahead = retry_summaries(publishing, target)
     months = target_months.load(publishing, target)
-    # jura-ng may have sent the jobs from before.
+    # jura-ng may have sent the earlier jobs.
     was_sent = former is not None and former.until_s >= start
     return TargetState(
         name=plugin.target.name,
@@ -335,7 +333,7 @@ def target_state(
 
 
 def never_sent(publishing: Connection, accounting: Connection, target: str, start: int, vos: tuple[str, ...]) -> int:
-    """How many jobs ended before a target's time and were not sent by a republish either, as whole months tell it."""
+    """Return how many jobs ended before a target's time and were not sent by a republish either, by whole months."""
     now = time.gmtime(start)
     month, first = now.tm_year * 100 + now.tm_mon, calendar.timegm((now.tm_year, now.tm_mon, 1, 0, 0, 0))
     (whole,) = accounting.execute(
@@ -347,7 +345,7 @@ def never_sent(publishing: Connection, accounting: Connection, target: str, star
         for place, amount in (*sums.items(), *published_jobs(publishing, target).items())
         if place.year * 100 + place.month < month
     )
-    # Sums are of whole months: with that of the start the jobs before it went, too.
+    # Sums are of whole months: the sum of the first month included earlier jobs.
     in_sum = any(place.year * 100 + place.month == month for place in sums)
     part = 0 if in_sum else not_sent_again(publishing, accounting, target, (first, start), vos)
     return int(max(0, whole - sent) + part)

@@ -30,11 +30,11 @@ from arcacct.publishing.plugin import TargetPlugin
 from arcacct.targets import plugins
 from arcacct.wording import span_of
 
-# What `arcacct status` looks at as well, and what no sweep can use.
+# The checks that `arcacct status` shares, and the files that no sweep can use.
 
 
 def state(site: Site) -> Iterator[Check]:
-    """The checks of recording and publishing, which `arcacct status` has as well."""
+    """The checks of recording and publishing, which `arcacct status` also has."""
     if site.health is None:
         yield Check("database", UNKNOWN, "the configuration does not name it", "fix it first")
         return
@@ -42,27 +42,27 @@ def state(site: Site) -> Iterator[Check]:
     for one in checks.judge(site.health, site.limits, rows):
         yield one._replace(exit_code=one.exit_code or STORE) if one.severity == CRITICAL else one
     for target in site.health.targets:
-        # A receiver may refuse records and answer the doctor's question: AUDITOR never asks who may write.
+        # A receiver may answer the doctor and still refuse records: AUDITOR never checks who may write.
         if error := checks.last_error(target):
             yield Check(target.name, WARNING, f"last error: {error}", "the next run of `arcacct publish` tries again")
 
 
 def monitored(site: Site, found: Health, limits: Thresholds) -> list[Check]:
-    """What `arcacct status` and `metrics` show: errors of the configuration, and what the databases tell."""
+    """The content of `arcacct status` and `metrics`: errors of the configuration, and the state of the databases."""
     about = (*doctor_checks.configuration(site), *doctor_checks.states(site))
     wrong = [one._replace(manual="reference/configuration.md") for one in about if one.severity == CRITICAL]
     return [*wrong, *checks.judge(found, limits)]
 
 
 def spools_of(site: Site) -> Iterator[Check]:
-    """Say of each file of a spool that no sweep can use what to do with it."""
+    """Report what to do with each file of a spool that no sweep can use."""
     here = site.here
     if here is None:
         return
     try:
         known = spools(here)
     except ArcacctError:
-        # Is among the problems of the database.
+        # It is already among the problems of the database.
         known = [here.spool]
     with ExitStack() as stack:
         con = None
@@ -72,20 +72,19 @@ def spools_of(site: Site) -> Iterator[Check]:
             yield Check("spool", WARNING, f"{path}: {what}", todo)
 
 
-# The way to each receiver: its name, the connection, TLS both ways, and a question that changes nothing there.
-#
-# Each kind of target has its checks in its plugin (`TargetPlugin.connectivity_checks`); no message and no record is
-# sent.
+# The connection to each receiver: its name, the connection, TLS in both directions, and a request that changes nothing
+# there.  Each kind of target has its checks in its plugin (`TargetPlugin.connectivity_checks`); no message and no
+# record is sent.
 
 
 _CLOCK_WARNING_S, _CLOCK_ERROR_S = 60, 300
 _WAYS = {TargetBusy.exit_code: "check host and port of targeturl, the firewalls, and whether the receiver runs"}
-"""What to do about an answer that did not come, where the answer does not say it."""
+"""What to do about a missing answer, if the answer does not say it."""
 _ASK = "check targeturl, and ask the administrator of the receiver"
 
 
 def receiver(site: Site, plugin: TargetPlugin) -> Iterator[Check]:
-    """Everything about one target; done within three times the limit of a question."""
+    """Check everything about one target; takes at most three times the limit of one request."""
     from arcacct.publishing import transport as publishing_transport  # noqa: PLC0415  HTTP is slow to import
 
     name, transport = plugin.target.name, plugin.target.transport_options
@@ -106,7 +105,7 @@ def receiver(site: Site, plugin: TargetPlugin) -> Iterator[Check]:
         try:
             answer, ahead_s = publishing_transport.ask(transport, probe, site.limit_s)
         except ArcacctError as error:
-            # A certificate, key or CA directory that cannot be used: the same for every question.
+            # A certificate, key or CA directory that cannot be used: the same for every request.
             yield of_error(name, error)
             return
         if answer.kind == Outcome.ACCEPTED:
@@ -127,7 +126,7 @@ def _where(url: str) -> str:
 
 
 def host_name(what: str, transport: TransportOptions, url: str, asked: set[str]) -> Check | None:
-    """Whether the host has an address; ``None`` if that was said before."""
+    """Check whether the host has an address; ``None`` if this was reported before."""
     from arcacct.http_client import addresses  # noqa: PLC0415  HTTP is slow to import
 
     proxy = proxy_for(url, transport.proxy, transport.no_proxy)
@@ -163,22 +162,21 @@ def _receiver_clock(what: str, ahead_s: int) -> Check:
 
 
 def not_asked(reason: str, advice: str = "") -> Check:
-    """What is said in the place of all of it."""
+    """The text in place of all these checks."""
     return Check("receivers", UNKNOWN, reason, advice)
 
 
-# One list of checks for all commands, from the ground up.
-#
-# A check is a function of a `Site` that gives verdicts; one that fails is a verdict, and so is one that takes too long:
-# the others continue. Nothing is changed and nothing is sent. Each runs in its own thread, because a file system or a
-# resolver that does not answer cannot be interrupted; receivers are asked meanwhile, side by side.
+# One list of checks for all commands, in the order of their dependencies. A check is a function of a `Site` that
+# returns verdicts. A check that fails or takes too long gives a verdict as well, and the others continue. Checks change
+# and send nothing. Each runs in its own thread, because a file system or a resolver that does not answer cannot be
+# interrupted; receivers are checked meanwhile, in parallel.
 
 
 class HostCheck(NamedTuple):
     """A row of the table of checks."""
 
     name: str
-    """The subject of the verdict that says that the check could not be done."""
+    """The subject of the verdict for a check that failed."""
     judge: Step
     step: str = ""
     """The step of `arcacct setup` that shows its verdicts; empty: none."""
@@ -200,14 +198,14 @@ CHECKS = (
     HostCheck("targets", doctor_checks.targets, "targets"),
     HostCheck("credentials", doctor_checks.credentials, "targets"),
 )
-"""Every check of a host that asks no receiver."""
+"""Every check of a host that contacts no receiver."""
 
 
 def examine(site: Site, *, limit_s: float, offline: bool) -> Iterator[Check]:
     """
     Every verdict, in the order of the checks; ends after ``limit_s`` seconds, even without answers.
 
-    ``offline``: nothing is connected to, nor any name looked up.
+    ``offline``: no connection is opened, and no name is looked up.
     """
     ends = time.monotonic() + limit_s
     # Receivers first: they answer while the other checks run.
@@ -224,12 +222,12 @@ def examine(site: Site, *, limit_s: float, offline: bool) -> Iterator[Check]:
 
 
 def gathered(row: HostCheck, site: Site, ends: float) -> Iterator[Check]:
-    """The verdicts of one check until a moment of `time.monotonic`, and one that says so if it fails."""
+    """Return the verdicts of one check until a time of `time.monotonic`, and one more if it fails."""
     return _gathered(row.name, _begun(partial(row.judge, site)), ends)
 
 
 Results = queue.SimpleQueue[Check | Exception | None]
-"""Verdicts as they come; ``None`` or what was raised is the last."""
+"""Verdicts as they arrive; ``None`` or an exception is the last."""
 
 
 def _begun(check: Callable[[], Iterable[Check]]) -> Results:
@@ -244,7 +242,7 @@ def _begun(check: Callable[[], Iterable[Check]]) -> Results:
         else:
             results.put(None)
 
-    # The process does not wait for it at its end.
+    # At its end, the process does not wait for it.
     threading.Thread(target=work, daemon=True).start()
     return results
 
@@ -269,7 +267,7 @@ def _failed(name: str, error: Exception) -> Check:
     if isinstance(error, OSError):
         reason = f"{error.filename or 'the system'}: {error.strerror or error}"
         return Check(name, UNKNOWN, reason, "run the doctor as the user of A-REX, usually root", StoreError.exit_code)
-    # What comes out of a damaged database may make anything fail.
+    # A value from a damaged database may make any code fail.
     known = error if isinstance(error, ArcacctError) else blamed(error)
     if known is not None:
         return of_error(name, known)

@@ -1,4 +1,4 @@
-"""The checks of `arcacct doctor` of configuration, credentials and A-REX, and the site that they are given."""
+"""The checks of `arcacct doctor` of configuration, credentials and A-REX, and the site that they get."""
 
 from __future__ import annotations
 
@@ -38,11 +38,11 @@ from arcacct.targets import kinds
 from arcacct.tls import system_authorities
 from arcacct.wording import count_of, span_of
 
-# VOs that a target is limited to and that no recorded job has: a slip of the pen stops everything there.
+# VOs that a target is limited to and that no recorded job has: a misspelling stops all records to that target.
 
 
 def unknown_vos(conf: Conf, kinds: Kinds, database: str | None = None) -> list[Problem]:
-    """A warning for each ``vofilter`` that selects no job of the database; none where there is no database to ask."""
+    """Return a warning for each ``vofilter`` that selects no job of the database; nothing if there is no database."""
     try:
         found, _problems = examine(conf, kinds, database=database)
         if found is None or not any(target.vofilter for target in found.targets):
@@ -51,7 +51,7 @@ def unknown_vos(conf: Conf, kinds: Kinds, database: str | None = None) -> list[P
         with access.translating(here.database), closing(access.read_accounting(here)) as con:
             known = reader.vos(con)
     except ArcacctError:
-        # Why it cannot be asked is for others to say.
+        # Other checks report why it cannot be read.
         return []
     problems = []
     for target in found.targets:
@@ -65,15 +65,15 @@ def unknown_vos(conf: Conf, kinds: Kinds, database: str | None = None) -> list[P
     return problems
 
 
-# What every check of `arcacct doctor` is given.
+# The values that every check of `arcacct doctor` gets.
 
 
 CONF, KEYS, STORE = ConfigError.exit_code, CredentialError.exit_code, StoreError.exit_code
-"""What errors of the configuration (and of what it names), of credentials, and of databases add to the exit code."""
+"""The exit codes for errors of the configuration (and of the files it names), of credentials, and of databases."""
 
 
 def of_error(subject: str, error: ArcacctError) -> Check:
-    """The check that an error is."""
+    """Return an error as a check."""
     return advised(subject, CRITICAL, " ".join(map(str, error.args)), error.exit_code)
 
 
@@ -82,7 +82,7 @@ class Process(NamedTuple):
 
     pid: int
     files: tuple[str, ...]
-    """What it has open, as far as we may see that."""
+    """Its open files, as far as this user may see them."""
     user: int | None = None
     """Its effective uid."""
 
@@ -143,7 +143,7 @@ class Site:
         try:
             self.here = places(conf, None, database) if conf.files else None
         except ConfigError:
-            # Is among the problems of the configuration.
+            # It is already among the problems of the configuration.
             self.here = None
 
     @property
@@ -158,12 +158,12 @@ class Site:
 
     @cached_property
     def release(self) -> Release:
-        """The release of A-REX that starts next."""
+        """The release of A-REX at its next start."""
         return release(self.conf)
 
     @property
     def launchers(self) -> tuple[str, ...]:
-        """The programs of our callouts, or the one of those that are to be written; none without A-REX."""
+        """The programs of our callouts, or the one that will be written into them; none without A-REX."""
         programs = dict.fromkeys(one.program for one in self.callouts)
         planned = () if self.is_without_arex or self._launcher is None else (self._launcher,)
         return tuple(programs) or planned
@@ -177,7 +177,7 @@ class Site:
     @cached_property
     def started(self) -> Conf | None:
         """
-        The configuration of the A-REX that was started last; ``None``: there is no file of it.
+        The configuration of the running or last started A-REX; ``None``: there is no such file.
 
         Raises OSError if it cannot be read, ConfigError.
         """
@@ -190,7 +190,7 @@ class Site:
 
     @cached_property
     def health(self) -> Health | None:
-        """What is recorded and published; ``None``: the configuration does not name the database."""
+        """The state of recording and publishing; ``None``: the configuration does not name the database."""
         return None if self.here is None else look(self.here, self.settings)
 
 
@@ -198,14 +198,14 @@ RESTART = "systemctl restart arc-arex"
 _CLOCK_S = 300
 
 Step = Callable[[Site], Iterable[Check]]
-"""Looks at one thing. May raise what it likes: that is a verdict, too."""
+"""A check of one subject. Any exception is a verdict, too."""
 
 
-# The configuration: can it be read, is it right.
+# The configuration: whether it can be read, and whether it is right.
 
 
 def configuration(site: Site) -> Iterator[Check]:
-    """Every problem of the text, as `config check` has them; those with a check of their own under its name."""
+    """Every problem of the text, as in `config check`; problems with a check of their own are under its name."""
     if site.conf.files and not options.errors(site.problems):
         yield Check("configuration", OK, ", ".join(site.conf.files))
     # The check of launchers reports ours.
@@ -214,7 +214,7 @@ def configuration(site: Site) -> Iterator[Check]:
         if one.option == "statecallout" and one.text.startswith(ours):
             continue
         is_error = one.severity == options.ERROR
-        # Without its own "warning:", which the verdict says.
+        # Without its own "warning:", which is in the verdict.
         text = str(one._replace(severity=options.ERROR))
         yield advised(_subject(one), CRITICAL if is_error else WARNING, text, CONF if is_error else 0)
 
@@ -228,7 +228,7 @@ def _subject(problem: options.Problem) -> str:
 
 
 def targets(site: Site) -> Iterator[Check]:
-    """Which targets there are, in earnest, and with all that they need of this host."""
+    """Check the configured targets, for real publishing, and everything that they need on this host."""
     if site.here is not None and site.here.rehearsal is not None:
         detail = f"rehearsal= is set: publications are recorded in {site.here.rehearsal}, and not in the site's ledger"
         yield Check("rehearsal", WARNING, detail, "remove it and its targets before this host publishes for real")
@@ -241,19 +241,19 @@ def targets(site: Site) -> Iterator[Check]:
         yield Check("targets", OK, ", ".join(f"{one.name} ({one.route})" for one in site.settings.targets))
 
 
-# What the host proves itself by, and whom it trusts: certificate, key, CAs.
+# The credentials of the host, and the CAs that it trusts: certificate, key, CA directory.
 
 
 _CRL = re.compile(r"[0-9a-f]{8}\.r\d+")
 
 
 def credentials(site: Site) -> Iterator[Check]:
-    """Each file once, whichever targets name it."""
+    """Check each file once, even if several targets name it."""
     named = [(one, way) for one in options.targets(site.conf, site.kinds, []) if (way := one.credentials()) is not None]
     if not named:
         yield Check("certificate", UNKNOWN, "no target needs one")
         return
-    # What one kind of target takes another may refuse: only APEL has its messages signed.
+    # One kind of target may accept what another refuses: only APEL needs signed messages.
     pairs: dict[tuple[str, str], dict[tuple[str, Finding], None]] = {}
     for target, way in named:
         found = pairs.setdefault((way.x509_host_cert, way.x509_host_key), {})
@@ -334,11 +334,11 @@ def _system(shown: list[TransportOptions]) -> Iterator[Check]:
         yield Check("CAs of the system", WARNING, detail, "install the package ca-certificates, or set ca_system=no")
 
 
-# A-REX: does it run, with this control directory, and does it call us?
+# A-REX: whether it runs, with this control directory, and calls our launcher.
 
 
 def control_directory(site: Site) -> Iterator[Check]:
-    """Whether it is one that A-REX has set up, and the one that it works with."""
+    """Check whether A-REX has set up this directory, and works with it."""
     here = site.here
     if here is None:
         yield Check("control directory", UNKNOWN, "the configuration cannot be used", "fix it first")
@@ -375,7 +375,7 @@ def control_directory(site: Site) -> Iterator[Check]:
 
 
 def running(site: Site) -> Iterator[Check]:
-    """Whether A-REX runs, and has our database open."""
+    """Check whether A-REX runs, and whether it has our database open."""
     if site.is_without_arex:
         return
     found = site.processes
@@ -396,7 +396,10 @@ def running(site: Site) -> Iterator[Check]:
 
 
 def states(site: Site) -> Iterator[Check]:
-    """Whether A-REX calls us, and was started with our lines; what is wrong with each line is said before."""
+    """
+    Check whether A-REX calls our launcher, and was started with our lines; problems of single lines are reported
+    before.
+    """
     if site.is_without_arex:
         yield Check("callouts", OK, "no A-REX is expected on this host")
     elif not site.callouts:
@@ -428,7 +431,7 @@ def _calls(callout: Callout) -> tuple[str, str]:
     return callout.state, callout.program
 
 
-# Jobs of before, which A-REX or a batch system knows.
+# Earlier jobs, which A-REX or a batch system knows.
 
 
 _BATCH_SYSTEMS = {
@@ -438,14 +441,14 @@ _BATCH_SYSTEMS = {
     "pbsnodes": ("pbs", "arcacct import pbs /var/spool/pbs/server_priv/accounting"),
     "bacct": ("lsf", "arcacct import lsf --cluster NAME $LSB_SHAREDIR/NAME/logdir/lsb.acct"),
 }
-"""By the program that shows that a host has a batch system: ARC's name of it, and the command that imports its jobs."""
+"""By the program that shows that a host has a batch system: its name in ARC, and the command that imports its jobs."""
 
 
 _UNREADABLE = "the database cannot be read"
 
 
 def history(site: Site) -> Iterator[Check]:
-    """Whether the jobs were imported that A-REX's own database has or, on a host without A-REX, the batch system."""
+    """Check whether jobs of A-REX's database, or without A-REX those of the batch system, were imported."""
     here = site.here
     if here is None or not has_database(here.database):
         is_hidden = here is not None and unseen(here.database)
@@ -491,9 +494,9 @@ def history(site: Site) -> Iterator[Check]:
 
 def files_of_jobs(site: Site) -> Iterator[Check]:
     """
-    Whether A-REX wrote anything later than now: then the clock was wrong when it did, or is wrong now.
+    Check whether A-REX wrote anything later than now: then the clock was wrong at that time, or is wrong now.
 
-    What is recorded has the times of these files, and certificates are judged by this clock.
+    Records have the times of these files, and certificates are judged by this clock.
     """
     if site.here is None or site.is_without_arex:
         return
@@ -512,7 +515,7 @@ def files_of_jobs(site: Site) -> Iterator[Check]:
 
 
 def _newest_file(controldir: str) -> tuple[float, str, list[str]]:
-    """When A-REX wrote the status of a job last, in which file, and what could not be looked at, with the reason."""
+    """Return when A-REX last wrote the status of a job, the file, and what could not be examined, with the reason."""
     newest, at = 0.0, ""
     refused = [reason] if (reason := cannot_look(controldir)) else []
     for name in () if refused else STATUS_FOLDERS:

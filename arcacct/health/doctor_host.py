@@ -35,7 +35,7 @@ from arcacct.health.doctor_checks import CONF, STORE, Site
 from arcacct.health.facts import CRITICAL, OK, UNKNOWN, WARNING, Check, launcher_check, there, user_name
 from arcacct.secrecy import without_login
 
-# On what kind of file system the databases are.
+# The kind of file system that has the databases.
 
 
 _NETWORK = (
@@ -52,7 +52,7 @@ class Mount(NamedTuple):
 
 
 def mount_of(path: str, mounts: str) -> Mount | None:
-    """The file system that a path is on, by a file as ``/proc/self/mountinfo``; ``None`` where that tells nothing."""
+    """Return the file system of a path, by a file like ``/proc/self/mountinfo``; ``None`` if it is not listed."""
     real = os.path.realpath(path)
     found = None
     try:
@@ -61,7 +61,7 @@ def mount_of(path: str, mounts: str) -> Mount | None:
                 before, _, after = line.partition(" - ")
                 point = before.split(" ")[4].encode("utf-8", "surrogateescape").decode("unicode_escape")
                 inside = real == point or real.startswith(point.rstrip("/") + "/")
-                # A later line lies over an earlier one of the same place.
+                # A later mount covers an earlier one of the same place.
                 if inside and (found is None or len(point) >= len(found.point)):
                     found = Mount(point, after.split(" ")[0])
     except (OSError, IndexError, UnicodeError):
@@ -70,7 +70,7 @@ def mount_of(path: str, mounts: str) -> Mount | None:
 
 
 def place(site: Site) -> Iterator[Check]:
-    """On what kind of file system the databases are."""
+    """Check the kind of file system of the databases."""
     here = site.here
     if here is None:
         return
@@ -98,28 +98,27 @@ def place(site: Site) -> Iterator[Check]:
         yield Check("place", OK, f"{here.directory} is on {mount.kind} at {mount.point}")
 
 
-# The launcher that A-REX calls: is it there, is it safe to be run by root, and is it quick enough?
-#
-# It is run with the state DELETED, for which it writes no event, with a control directory and spools that are made for
-# it and thrown away: nothing of the site is touched, however it ends.
+# The launcher that A-REX calls: whether it exists, is safe to be run by root, and is quick enough.  It is run with the
+# state DELETED, for which it writes no event, with a temporary control directory and spools: nothing of the site is
+# touched, however it ends.
 
 
 _LONGEST_COMPLAINT = 300
 OLD_PROGRAM = "arcacct-record"
-"""What callouts of 0.2 could name instead of the launcher."""
+"""The program that callouts of 0.2 could name instead of the launcher."""
 ANEW = "replace it with a new copy of etc/arcacct-hook, with mv"
-"""The advice where a launcher does not work at all."""
+"""The advice for a launcher that does not work at all."""
 
 
 def launcher(site: Site) -> Iterator[Check]:
-    """Each program that our callouts name, or will name."""
+    """Check each program that our callouts name, or will name."""
     for program in site.launchers:
         if problem := launcher_problem(program):
             yield launcher_check(problem, CONF)
             continue
         if is_changeable(program, os.geteuid()):
             user = user_of_arex(site)
-            # Otherwise `permissions` has said what is wrong.
+            # Otherwise `permissions` has reported the problem.
             if not is_changeable(program, user):
                 detail = f"{program} was not run as {user_name(os.geteuid())}, since {user_name(user)} can change it"
                 yield Check("launcher", UNKNOWN, detail, f"run `arcacct doctor` as {user_name(user)}")
@@ -159,9 +158,9 @@ def _run(site: Site, program: str) -> Check:
 
 def _ran(program: str, limit_s: float) -> tuple[int | None, str, float]:
     """
-    Run a launcher as A-REX does, with a control directory and spools of the moment. Raises OSError.
+    Run a launcher as A-REX does, with a temporary control directory and spools.
 
-    Its exit code, ``None`` where it did not end in time; what it said; and how long it took, in s.
+    Raises OSError. Returns its exit code (``None``: it did not end in time), its output, and its duration in s.
     """
     with tempfile.TemporaryDirectory(prefix="arcacct-doctor-") as folder:
         control, spool = os.path.join(folder, "control"), os.path.join(folder, "spool")
@@ -199,11 +198,11 @@ def _kill(process: subprocess.Popen[bytes]) -> None:
 
 
 UNITS = (UNIT, "arcacct-sweep.timer", "arcacct-publish.timer")
-"""What starts them."""
+"""The units that start them."""
 
 
 def systemctl(*words: str) -> tuple[str, str]:
-    """What systemctl prints on each stream; empty texts: this host has none."""
+    """Return the output of systemctl on each stream; empty texts: this host has none."""
     try:
         done = subprocess.run(["systemctl", *words], capture_output=True, text=True, timeout=10, check=False)
     except (OSError, subprocess.SubprocessError):
@@ -212,7 +211,7 @@ def systemctl(*words: str) -> tuple[str, str]:
 
 
 def programs(site: Site) -> Iterator[Check]:
-    """Whether the programs of the services can use the database, where they are of another installation."""
+    """Check whether the programs of the services can use the database, if they are of another installation."""
     here = site.here
     services = [unit.replace(".timer", ".service") for unit in UNITS]
     shown = systemctl("show", "--property=ExecStart", *services)[0] if here is not None else ""
@@ -274,7 +273,7 @@ def ownership(site: Site, part: str) -> Iterator[Check]:
 
 
 def user_of_arex(site: Site) -> int:
-    """Return the user that A-REX runs as; the owner of its control directory, if nothing else tells."""
+    """Return the user that A-REX runs as; if unknown, the owner of its control directory."""
     if running := [one.user for one in site.processes if one.user is not None]:
         return running[0]
     confs = [site.conf]
@@ -290,7 +289,7 @@ def user_of_arex(site: Site) -> int:
 
 
 def is_changeable(path: str, user: int) -> bool:
-    """Whether others than this user and root can change or replace a file. Raises OSError if it cannot be examined."""
+    """Whether users other than this one and root can change a file. Raises OSError if it cannot be examined."""
     return any(_faults(path, _READ, user))
 
 
@@ -317,7 +316,7 @@ def _trusted(site: Site, part: str) -> Iterator[tuple[str, int]]:
         with suppress(KeyError):
             read.append(os.path.dirname(durable.last_done(here.directory)[durable.SNAPSHOT].path))
         made = [*folders, here.spool]
-        # A wrong place file is among the problems of the database.
+        # A wrong place file is already among the problems of the database.
         with suppress(ArcacctError):
             made += spools(here)
     for use, paths in ((_READ, read), (_WRITTEN, written), (_MADE, made), (_SHARED, shared)):
@@ -359,7 +358,7 @@ def _way(path: str) -> Iterator[str]:
     if (folder := os.path.dirname(path)) != path:
         yield from _way(folder)
     yield path
-    # Not so for a circle of links.
+    # This is not true for a circle of links.
     if os.path.islink(path) and os.path.exists(path):
         yield from _way(os.path.join(os.path.realpath(folder), os.readlink(path)))
 

@@ -1,7 +1,7 @@
 """
-The state of a site, as `arcacct status`, `metrics` and `doctor` look at it, and how severe a finding is.
+The state of a site for `arcacct status`, `metrics` and `doctor`, and how severe a finding is.
 
-Nothing is changed. What is judged of it is in `checks`.
+Nothing is changed. The judgements are in `checks`.
 """
 
 from __future__ import annotations
@@ -46,7 +46,9 @@ OK, WARNING, CRITICAL, UNKNOWN = range(4)
 """The exit codes of monitoring plug-ins."""
 WORDS = ("ok", "WARNING", "CRITICAL", "UNKNOWN")
 _BYTES_A_JOB = 1700
-"""What a job takes in both databases, where too few are recorded to tell: three targets, a year (DESIGN section 8)."""
+"""
+The size of a job in both databases, if too few are recorded to calculate it: three targets, a year (DESIGN section 8).
+"""
 _MANY_JOBS = 10_000
 """Minimum number of jobs to estimate the size of one from the size of the files."""
 _GROWTH_DAYS = 7
@@ -54,27 +56,27 @@ _YEARS_DAYS = 3650
 
 
 class Check(NamedTuple):
-    """What one look at one thing found."""
+    """The finding of one check."""
 
     subject: str
     severity: int
     detail: str
-    """What is so."""
+    """The state."""
     advice: str = ""
-    """What to do about it; empty where there is nothing to do."""
+    """What to do about it; empty: nothing."""
     exit_code: int = 0
-    """What it adds to the exit code of `arcacct doctor`; 0 of all but errors and what could not be looked at."""
+    """Its part of the exit code of `arcacct doctor`; 0 for everything except errors and failed checks."""
     manual: str = ""
-    """Where the manual has more, below `docs/`."""
+    """The page of the manual, below `docs/`."""
 
     @property
     def text(self) -> str:
-        """Detail and advice, as a person reads them."""
+        """Detail and advice, for people."""
         return f"{self.detail}; {self.advice}" if self.advice else self.detail
 
 
 def advised(subject: str, severity: int, text: str, exit_code: int = 0) -> Check:
-    """A check of a text that says what is wrong, and after a semicolon what to do."""
+    """Return a check from a text with a problem, and after a semicolon what to do."""
     detail, _, advice = text.partition("; ")
     return Check(subject, severity, detail, advice, exit_code)
 
@@ -89,86 +91,86 @@ class Launcher(NamedTuple):
 
     path: str
     problem: Finding | None
-    """Why A-REX cannot start it, or why that is unknown; ``None``: it can."""
+    """Why A-REX cannot start it, or why this is unknown; ``None``: it can."""
     astray: Spooled
-    """What is in spools of its own ..."""
+    """Files in spools of its own ..."""
     places: tuple[str, ...]
     """... that no sweep drains."""
 
 
 class Disk(NamedTuple):
-    """Room for this user on the disk of a folder."""
+    """Free space for this user on the disk of a folder."""
 
     folder: str
     free_bytes: int
     free_files: int | None
     """``None``: its file system does not count them."""
     days: int | None = None
-    """How long it will do at the pace of the last week; ``None``: nothing much comes here."""
+    """How many days it will last at the rate of the last week; ``None``: almost nothing is written here."""
     looked_at: str = ""
-    """The directory above that was looked at, where the folder does not exist."""
+    """The directory above that was examined, if the folder does not exist."""
 
 
 class Health(NamedTuple):
-    """All that was found out."""
+    """All facts."""
 
     now: int
     database: str
     size_bytes: int
     recorded: RecordingState | None
     problem: str | None
-    """Why the databases could not be asked."""
+    """Why the databases could not be read."""
     writer: int | None
-    """The process that does not let anybody write."""
+    """The process that prevents all others from writing."""
     maintenance: bool
     spool: Spooled
     targets: tuple[TargetState, ...]
     certificates: dict[str, int | None]
     """By file: when it ends; ``None``: it cannot be read."""
     refused: tuple[tuple[str, str], ...] = ()
-    """What a run would refuse: the option that names it, why, and after a semicolon what to do."""
+    """What a run would refuse: the option, the reason, and after a semicolon what to do."""
     former: tuple[FormerPublisher, ...] = ()
-    """What jura-ng published to the receivers of the targets."""
+    """The records of jura-ng at the receivers of the targets."""
     doubts: tuple[DatabaseMismatch, ...] = ()
-    """What is wrong between accounting.db and publishing.db."""
+    """The mismatches between accounting.db and publishing.db."""
     settings: Settings | None = None
     """``None``: the configuration has errors, and only the places are known."""
     launchers: tuple[Launcher, ...] = ()
     maintenance_log: Mapping[str, MaintenanceEntry] = MappingProxyType({})
-    """By kind when the databases were cared for last."""
+    """The last time of each kind of maintenance."""
     leftovers: tuple[str, ...] = ()
     """Files that killed commands left next to the databases."""
     disks: tuple[Disk, ...] = ()
-    """The databases' own first; empty: not known."""
+    """The databases' own first; empty: unknown."""
     on_hold: int = 0
     """Jobs that ended with unknown usage."""
     implausible: Mapping[str, Counts] = MappingProxyType({})
     """By state (`records.holds`) the records with values that cannot be true."""
     basis: Basis | None = None
-    """How the jobs of this month and the one before it were measured; ``None``: not known."""
+    """How the jobs of this month and the one before were measured; ``None``: unknown."""
     recorder: Seen | None = None
-    """``None``: not known."""
+    """``None``: unknown."""
     misshapen: tuple[str, ...] = ()
-    """What is wrong with a spool that is no directory, or a lock that is no file, and after a semicolon what to do."""
+    """The problem of a spool that is no directory, or a lock that is no file, and after a semicolon what to do."""
     is_without_arex: bool = False
     """Whether there is no control directory, and the database is elsewhere."""
     no_directory: str = ""
-    """Why the databases' directory cannot be looked at; empty: it can."""
+    """Why the databases' directory cannot be read; empty: it can."""
 
 
 def examine(settings: Settings) -> Health:
-    """Look at everything; raises nothing that one could report."""
+    """Collect all facts; raises no error that can be reported."""
     return look(settings.places, settings)
 
 
 def look(here: Places, settings: Settings | None) -> Health:
-    """The same where the configuration has errors, so that only the places are known."""
+    """The same if the configuration has errors, so that only the places are known."""
     problem = None
     without = is_without_arex(here, has_callouts=settings is not None and bool(settings.launchers))
     try:
         folders = location.spools(here)
     except ArcacctError as error:
-        # What is wrong with the note of a move stops every sweep, too.
+        # An error in the note of a move also stops every sweep.
         folders, problem = [here.spool], str(error)
     now, certificates = int(time.time()), {} if settings is None else _certificates(settings)
     found = Health(
@@ -271,7 +273,7 @@ def _misplaced(here: Places, con: Connection) -> str | None:
 
 
 def user_name(uid: int) -> str:
-    """A user's name, or the number of one who has none."""
+    """Return a user's name, or the number if the user has no name."""
     try:
         return pwd.getpwuid(uid).pw_name
     except KeyError:
@@ -290,7 +292,10 @@ def _is_other(path: str, is_right: Callable[[str], bool]) -> bool:
 
 
 def cannot_look(folder: str) -> str:
-    """Why nothing is known of what is in a directory: it does not exist, or is closed to this user; empty: it can."""
+    """
+    Return why the content of a directory is unknown: it does not exist, or this user may not read it; empty: it can be
+    read.
+    """
     try:
         os.stat(folder)
     except OSError as error:
@@ -312,14 +317,14 @@ def _spooled(here: Places, folders: Sequence[str], *, is_without_arex: bool) -> 
 
 
 def there(path: str) -> str:
-    """The path, or what there is above it."""
+    """Return the path, or the closest existing directory above it."""
     while not os.path.exists(path):
         path = os.path.dirname(path)
     return path
 
 
 def disks(here: Places) -> Iterator[Disk]:
-    """The room for the databases and for the second spool, if there is one."""
+    """Return the space for the databases and for the second spool, if there is one."""
     for folder in dict.fromkeys((here.directory, here.spool_fallback or here.directory)):
         try:
             room = os.statvfs(looked_at := there(folder))
@@ -337,7 +342,7 @@ def _size_bytes(*databases: str) -> int:
 
 
 def _days_left(here: Places, free_bytes: int, lately: int, jobs: int) -> int | None:
-    """How long the disk will do; ``None`` where no job ended lately."""
+    """Return how long the disk will last; ``None`` if no job ended lately."""
     if not lately:
         return None
     size_bytes = _size_bytes(here.database, here.publishing_database) if jobs >= _MANY_JOBS else 0
@@ -357,7 +362,7 @@ def _certificates(settings: Settings) -> dict[str, int | None]:
 
 
 def _refused(settings: Settings, ends: Mapping[str, int | None], now: int) -> tuple[tuple[str, str], ...]:
-    """What a run would refuse of certificates and keys, each once; what this user may not read is left out."""
+    """Return why a run would refuse certificates and keys, each once; unreadable files are left out."""
     found: dict[tuple[str, str], None] = {}
     for target in settings.targets:
         shown = target.credentials()
@@ -377,13 +382,13 @@ def _is_hidden(path: str) -> bool:
 
 
 def worst(checks: Iterable[Check]) -> int:
-    """The exit code: the most severe of what is known; UNKNOWN only when nothing is worse."""
+    """Return the exit code: the most severe known one; UNKNOWN only if all others are OK."""
     severities = {check.severity for check in checks}
     return next((severity for severity in (CRITICAL, WARNING, UNKNOWN) if severity in severities), OK)
 
 
 def certificate_check(path: str, end: int, now: int, limits: Thresholds) -> Check:
-    """How long a certificate is still good that ends at ``end`` (UTC seconds)."""
+    """Check how long a certificate that ends at ``end`` (UTC seconds) is still valid."""
     left = count_of((end - now) // DAY_S, "day")
     text = f"expired {ago(now, end)}" if end <= now else f"valid until {iso(end)}, {left} left"
     severity = under(end - now, limits.certificate_s)
@@ -392,7 +397,7 @@ def certificate_check(path: str, end: int, now: int, limits: Thresholds) -> Chec
 
 
 def disk_check(disk: Disk, limits: Thresholds) -> Check:
-    """Whether there is room for as long as an administrator is away: bytes, files, days."""
+    """Check whether there is space for as long as an administrator may be away: bytes, files, days."""
     mib = disk.free_bytes // 2**20
     what = unseen(disk.folder) or "does not exist"
     where = f"{disk.folder} {what}; {disk.looked_at}" if disk.looked_at else disk.folder
@@ -427,11 +432,11 @@ def ago(now: int, seconds: int) -> str:
 
 
 Values = float | None | Mapping[tuple[str, ...], float | None]
-"""One value, or one for each combination of labels; ``None``: not known."""
+"""One value, or one for each combination of labels; ``None``: unknown."""
 
 
 class Metric(NamedTuple):
-    """What Prometheus is given."""
+    """A metric for Prometheus."""
 
     form: str
     """Name and labels: ``NAME{LABEL,LABEL}``."""

@@ -27,16 +27,16 @@ from arcacct.health.facts import CRITICAL, OK, UNKNOWN, WARNING, Check, worst
 from arcacct.targets import plugins
 
 PREFIX = "/opt/arcacct"
-"""Where the launcher and the units of ``etc/`` expect the program."""
+"""The place where the launcher and the units of ``etc/`` expect the program."""
 _OPTIONS = "timeout=10,onsuccess=pass,onfailure=log,ontimeout=log"
 _UNITS = dict(zip(doctor_host.UNITS, (WARNING, CRITICAL, CRITICAL), strict=True))
-"""What it is when one is not enabled: without a recorder events wait for the sweep, which only the timer starts."""
+"""The state if one is not enabled: without a recorder, events wait for the sweep, which only the timer starts."""
 _NOT_RUNNING = {
     "missing": ("is not installed", "install and enable it"),
     "disabled": ("is not enabled", "enable it"),
     "stopped": ("is enabled, but does not run", "start it"),
 }
-"""By the state of a unit: what is wrong, and what to do."""
+"""By the state of a unit: the problem, and what to do."""
 _UNITS_DIR = "/etc/systemd/system"
 _LIMIT_S = 120
 """How long all checks may take: a file system that does not answer must not stop the command."""
@@ -47,7 +47,7 @@ _STEPS = {"launcher spool": "launcher", "jura": "switch"} | {
 
 
 class SetupStep(NamedTuple):
-    """One step: what is so, what to do, and how to take that back."""
+    """One step: the state, what to do, and how to undo it."""
 
     name: str
     checks: tuple[Check, ...]
@@ -67,12 +67,12 @@ class SetupStep(NamedTuple):
 
 
 def callout_lines(launcher: str, arex: Release) -> tuple[str, ...]:
-    """The lines of [arex] that call a launcher at each state that this A-REX has a callout for."""
+    """Return the lines of [arex] that call a launcher at each state for which this A-REX has a callout."""
     return tuple(f"statecallout={state} {_OPTIONS} {launcher} %C %I %S" for state in arex.states)
 
 
 def steps(site: Site) -> Iterator[SetupStep]:
-    """Every step in its order, with the verdicts that `doctor` has as well."""
+    """Return every step in order, with the verdicts of `doctor`."""
     found: dict[str, list[Check]] = {}
     ends = time.monotonic() + _LIMIT_S
     for row in (*doctor.CHECKS, HostCheck("targets", _names, "targets"), HostCheck("timers", _timers, "timers")):
@@ -89,14 +89,14 @@ def steps(site: Site) -> Iterator[SetupStep]:
 
 
 Todo = tuple[Sequence[str], Sequence[str]]
-"""What to do, and what undoes it."""
+"""What to do, and how to undo it."""
 _NOTHING = {
     "benchmark": "the configuration names one",
     "targets": "none: jobs are recorded and nothing is published",
     "rehearsal": "optional: preview the messages, and send them to receivers on this host first",
     "switch": "jura-ng published no sums to a target of this host",
 }
-"""What is so where no check says anything."""
+"""The state if no check reports anything."""
 
 
 def _nothing(site: Site, name: str) -> Check:
@@ -108,13 +108,13 @@ def _nothing(site: Site, name: str) -> Check:
 
 
 def callout_file(conf: Conf) -> str:
-    """The file of our own for the callouts, where A-REX reads arc.conf.d."""
+    """Return our own file for the callouts, where A-REX reads arc.conf.d."""
     return f"{conf.arc_conf}.d/arcacct.conf"
 
 
 def _unit_state(unit: str) -> str | None:
     """
-    What systemd does with a unit: ``enabled``, ``disabled``, ``missing``, or ``stopped``: enabled, not running.
+    Return systemd's state of a unit: ``enabled``, ``disabled``, ``missing``, or ``stopped``: enabled, not running.
 
     ``None``: no systemd answers.
     """
@@ -260,7 +260,7 @@ _TODO: dict[str, Callable[[Site, Sequence[Check]], Todo] | Todo] = {
     ),
     "timers": _starting,
 }
-"""Every step in its order; what is fixed is to be done where a check is not ok."""
+"""Every step in its order; fixed actions are listed if a check is not ok."""
 
 
 def _installing(units: Iterable[str]) -> list[str]:
@@ -272,6 +272,6 @@ def _installing(units: Iterable[str]) -> list[str]:
 
 
 def is_own_file(text: str) -> bool:
-    """Whether a file of arc.conf.d has nothing but callouts of ours, so that it may be written anew."""
+    """Whether a file of arc.conf.d has only callouts of ours, so that it may be rewritten."""
     lines = [line.strip() for line in text.splitlines() if line.strip() and not line.lstrip().startswith("#")]
     return bool(lines) and all(re.fullmatch(r"\[arex\]|statecallout=.*arcacct-hook .*", line) for line in lines)

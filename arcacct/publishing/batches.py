@@ -200,7 +200,7 @@ class RecordBatcher:
 
     def retract(self, job_id: str, aar: AAR | None, known: Sequence[SentVersion]) -> bool:
         """
-        Retract a job that was sent and must not be published any more. ``aar`` is its record, if one is left.
+        Retract a job that was sent and must no longer be published. ``aar`` is its record, if one is left.
 
         Returns False if only the receiver's administrator can remove it.
         """
@@ -222,7 +222,7 @@ class RecordBatcher:
         """
         Send the record under an old key again with zeros (`withdrawal`), if its names are still known.
 
-        The ledger notes it with an empty digest: the receiver has no usage under this key any more.
+        The ledger notes it with an empty digest: the receiver no longer has usage under this key.
         """
         part = withdrawal(self._ctx.publishing, self._plugin, self._family, old, aar, self._now)
         if part is None:
@@ -354,7 +354,7 @@ def _why_gone(aar: AAR) -> str:
 
 
 def _retracted(job_id: str, aar: AAR | None, old: SentVersion) -> SentRecord:
-    """Return what the ledger notes of a job that is sent with zeros, or that the receiver should not have any more."""
+    """Return the ledger's note of a job that is sent with zeros, or that the receiver should no longer have."""
     return SentRecord(
         job_id, 0 if aar is None else aar.record_id, 0, old.end_time, b"", old.key, replaced_id=old.total_id,
         replaced_wall_s=old.wall_s, total_id=old.total_id,

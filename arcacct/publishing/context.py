@@ -1,4 +1,4 @@
-"""What the steps of one target's run share: settings, summary and deadline."""
+"""Shared by the steps of one target's run: settings, summary and deadline."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class RunSummary:
 
     @property
     def notes(self) -> list[str]:
-        """What was reported of the run, and what will be reported of records."""
+        """Return the notes of the run so far, and the pending notes about records."""
         return [*self._notes, *self._of_records.lines()]
 
     def note(self, text: str) -> None:
@@ -107,17 +107,17 @@ class RunContext(NamedTuple):
     incarnation: str
     """The incarnation of the accounting database."""
     former: FormerPublisher | None = None
-    """What jura-ng published to the receiver; ``None``: nothing."""
+    """jura-ng's records at the receiver; ``None``: nothing."""
     remembered_kinds: Mapping[Month, str] = MappingProxyType({})
     """The message kind of each month, as accounting.db remembers it, for months that an older ledger does not have."""
     at_receiver: ReceiverRows = ReceiverRows()
     """The rows that the receiver's administrator exported, for the months that are sent again."""
     former_names: Mapping[Month, Sequence[str]] = MappingProxyType({})
-    """The names by month that the receiver has and that are not in use any more (`selection.former_names`)."""
+    """The names by month that the receiver has and that are no longer in use (`selection.former_names`)."""
     run: int = 0
     """The number of this run of the target."""
     known: Mapping[Month, TargetMonth] = MappingProxyType({})
-    """What the ledger knew of each month at the start of the run."""
+    """The ledger's data about each month at the start of the run."""
 
     @property
     def block(self) -> str:

@@ -25,7 +25,7 @@ class Mark(NamedTuple):
 
 
 class FormerPublisher(NamedTuple):
-    """What jura-ng published to the receiver of a target, and what operators decided about it."""
+    """jura-ng's records at the receiver of a target, and the operators' decisions about them."""
 
     target: str
     """The name of the target."""
@@ -48,12 +48,12 @@ class FormerPublisher(NamedTuple):
 
     @property
     def open(self) -> list[Month]:
-        """Those of `months` about which nothing was decided."""
+        """Those of `months` without a decision."""
         return [month for month in self.months if self.is_open(month)]
 
     @property
     def decided(self) -> str:
-        """Who decided, as text."""
+        """Return the names of those who decided, as text."""
         return ", ".join(dict.fromkeys(map(str, self.decisions.values())))
 
     @property

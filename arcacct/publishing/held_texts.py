@@ -55,7 +55,7 @@ def former_names(names: Sequence[str], changed: str, target: str) -> tuple[str, 
     publish = f"`arcacct publish --target {target} --former-names"
     return f"published under the name {' and '.join(names)}{changed}", (
         f"if that was a mistake, correct it, and publishing resumes; if not, {publish} move` sends zeros under the"
-        f" former names and these months under the new ones, {publish} keep` leaves them as they are"
+        f" former names and these months under the new ones, {publish} keep` leaves them unchanged"
     )
 
 

@@ -51,7 +51,7 @@ class SentRecord(NamedTuple):
     names: Names | None = None
     """The names under which the receiver counts it; ``None``: `total_id` has them, or it is not counted."""
     wall_s: int = 0
-    """As it was sent."""
+    """The wall time that was sent."""
     replaced_id: int | None = None
     """The row of `PublishedTotals` that counts the receiver's previous version of this key; ``None``: there is none."""
     replaced_wall_s: int = 0
@@ -70,7 +70,7 @@ class SentSum(NamedTuple):
     """``None``: the program that sent it did not note it."""
     site: str = ""
     submit_host: str = ""
-    """As it is sent."""
+    """The submit host that is sent."""
     is_adopted: int = 0
     """1: another program sent it. It is stored only to be retracted, and does not limit a decrease of our figures."""
 
@@ -143,7 +143,7 @@ UNKNOWN_DIGEST = b"\0"
 
 
 class LedgerGap(NamedTuple):
-    """What a lost or older ledger may lack about a receiver that numbers its records (SGAS)."""
+    """The possible gaps of a lost or older ledger about a receiver that numbers its records (SGAS)."""
 
     last_row: int
     """The highest row number that the receiver is known to have given."""

@@ -40,9 +40,9 @@ if TYPE_CHECKING:
 
 
 class DuplicatePolicy(Enum):
-    """What a receiver does with a record whose key it already has."""
+    """The receiver's treatment of a record whose key it already has."""
 
-    REPLACES = "it replaces the record: corrections are sent as they are, and zeros remove a record"
+    REPLACES = "it replaces the record: corrections are sent unchanged, and zeros remove a record"
     IGNORES = "it keeps the first silently: corrections go to quarantine until its administrator deletes the first one"
     ANSWERS = "it keeps the first and reports that: as IGNORES, and that answer means that it has the record"
 
@@ -255,7 +255,7 @@ class Sender(ABC):
     transport: Transport | None = None
     """The connection, if there is one."""
     destination: str
-    """Where messages go, for the ledger. It identifies a target that has a new name."""
+    """The destination of messages, for the ledger. It identifies a target that has a new name."""
 
     @abstractmethod
     def send(self, message: Message) -> Answer:
@@ -305,7 +305,7 @@ class ReceiverRows(NamedTuple):
 
 class TargetPlugin(ABC):
     """
-    One configured target, as publishing uses it. It is created anew for each run, and may cache its objects.
+    One configured target, as publishing uses it. It is created for each run, and may cache its objects.
 
     A target is sent counts and one other kind of message: records of jobs, or sums of months (`message_format`). A
     month keeps its first kind, so `records` and `summaries` support every kind that this receiver ever had.
@@ -325,7 +325,7 @@ class TargetPlugin(ABC):
     crlf: bool = False
     """Whether a line end takes two bytes of ``max_bytes`` (S/MIME)."""
     duplicate_policy: DuplicatePolicy
-    """What the receiver does with a record that it already has."""
+    """The receiver's treatment of a record that it already has."""
     confirmation_level: str
     """How far delivery is confirmed, as `verify` shows it: ``stored`` (it named each record), ``handed to AMS``, ..."""
     counts: SyncCounts | None = None
@@ -357,14 +357,14 @@ class TargetPlugin(ABC):
     record_names: tuple[str, ...] = ("vofilter", "lrms_host", "localid_prefix")
     """The options of `selection` that decide whether a job's record goes to the target, and under which key."""
     takeover_advice: str = "nothing to do: jura-ng does not publish to this kind of receiver"
-    """What taking over from jura-ng means if there is nothing to take over; empty: its sums would count as well."""
+    """The meaning of a takeover from jura-ng if there is nothing to take over; empty: its sums would count as well."""
 
     @abstractmethod
     def records(self, kind: str) -> RecordFormat:
-        """Return the format of job records of a kind of `record_formats`, whatever the target is sent now."""
+        """Return the format of job records of a kind of `record_formats`, for any present kind of messages."""
 
     def summaries(self, kind: str) -> MonthlySummaries:
-        """Return the format of monthly sums of any other kind, whatever the target is sent now."""
+        """Return the format of monthly sums of any other kind, for any present kind of messages."""
         raise NotImplementedError(kind)
 
     @property
@@ -374,7 +374,7 @@ class TargetPlugin(ABC):
 
     @property
     def keeps_first(self) -> bool:
-        """Whether the receiver keeps a record that it has, whatever is sent under its key."""
+        """Whether the receiver keeps its record, and ignores later ones under its key."""
         return self.duplicate_policy is not DuplicatePolicy.REPLACES
 
     def any_records(self) -> RecordFormat:
@@ -464,4 +464,4 @@ class TargetPlugin(ABC):
 
         Raises InputError if the receiver needs none of it, and if nothing is quarantined.
         """
-        raise InputError(f"{self.target.name}: not an SGAS server; APEL accepts corrections as they are")
+        raise InputError(f"{self.target.name}: not an SGAS server; APEL accepts corrections unchanged")

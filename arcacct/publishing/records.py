@@ -137,7 +137,7 @@ class RecordRouter(RecordBatcher):
 
     def take_back(self, months: Collection[Month]) -> None:
         """
-        Send what takes back invalid usage: zeros to groups without jobs, and again to the invalid keys of ``months``.
+        Cancel invalid usage: send zeros to groups without jobs, and again to the invalid keys of ``months``.
 
         The months in which this run has sent zeros are included.
         """
@@ -251,7 +251,7 @@ class Candidate(NamedTuple):
     aar: AAR | None
     """Its record; ``None``: the database has none, or the record must not be published and never was."""
     versions: Sequence[SentVersion] = ()
-    """What the receiver has of the job."""
+    """The receiver's versions of the job."""
     state: str | None = None
     """The state in which the record is held back from the target."""
     twin: str | None = None
@@ -261,14 +261,14 @@ class Candidate(NamedTuple):
 
 
 class Fate(Enum):
-    """What a run does with a job."""
+    """The treatment of a job in a run."""
 
     NEW = "send a record to a receiver that has none"
     SEND = "send the record, if the receiver lacks this version"
     QUARANTINE = "hold it back: the receiver would take it for another job"
     RETRACT = "take back what the receiver has"
     IN_SUM = "take back its records: its month is published as sums"
-    LEAVE = "leave the receiver as it is"
+    LEAVE = "leave the receiver unchanged"
 
 
 def gather(ctx: RunContext, router: RecordRouter, jobs: Sequence[tuple[int, str, AAR | None]]) -> list[Candidate]:
@@ -370,7 +370,7 @@ def add_logged(
     reached: int = 0,
 ) -> None:
     """
-    Add what was logged after the cursor, in that order. Retract what must not be published any more.
+    Add the records that were logged after the cursor, in that order. Retract those that must no longer be published.
 
     ``waiting`` (`kept_records.take_over`): up to the place ``reached``, only these records and the held ones are
     checked.
@@ -434,7 +434,7 @@ def add_held(ctx: RunContext, router: RecordRouter) -> None:
         page = [("", "")]
         while page := held.held_to_send(ctx.publishing, ctx.block, due, refused=refused, after=page[-1][0]):
             found = reader.by_job_id(ctx.accounting, [job_id for job_id, _state in page])
-            # The receiver's administrator deleted the record of a job that must not be published any more.
+            # The receiver's administrator deleted the record of a job that must no longer be published.
             for job_id, state in page:
                 if state == "retry" and ctx.plugin.keeps_first and not _is_published(ctx, found.get(job_id)):
                     ledger.removed(ctx.publishing, ctx.block, job_id)

@@ -46,7 +46,7 @@ class DecreaseGuard:
         ``given_sums`` the published sums, by place. ``folded`` returns a name of a place as the receiver compares it.
         """
         self.accepted = accepted
-        """What operators accepted."""
+        """The decreases that operators accepted."""
         self._folded = folded
         self._life_seq = life_seq
         self._changes = held_texts.changes(proven, selection)
@@ -240,7 +240,7 @@ class DecreaseGuard:
         has = Amount(sum(has.jobs for *_, has in fallen), sum(has.wall_s or 0 for *_, has in fallen))
         sites = self._sites.get(month, ()) if self._site else ()
         names = sorted(site for site in sites if self._folded(site) not in ("", self._site))
-        # In another incarnation of the database jobs are missing, whatever their names.
+        # In another incarnation of the database jobs are missing, under any name.
         is_renamed = bool(names) and not any(map(self.was_mistyped, names))
         hosts = {place.submit_host for place, *_ in fallen}
         cause = held_texts.decrease(had, has, names, hosts, self._changes, is_renamed=is_renamed)

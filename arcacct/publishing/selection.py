@@ -210,7 +210,7 @@ def _is_same(
 
 def former_names(con: Connection, plugin: TargetPlugin) -> dict[Month, list[str]]:
     """
-    Return the names of the site, or of the batch system's host, that a receiver has and that are not in use any more.
+    Return the names of the site, or of the batch system's host, that a receiver has and that are no longer in use.
 
     By month. A receiver that counts by site knows local jobs by that host, and other jobs by a URL. In job records the
     host is no part of the key.

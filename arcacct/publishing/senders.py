@@ -152,7 +152,7 @@ class PlannedSender(Sender):
         if self._write_to is not None:
             name = f"{self._target.rpartition('/')[2].replace(':', '-')}-{self._written:04d}-{message.message_format}"
             try:
-                # Readable by this user only, whatever the umask: messages contain names of users.
+                # Readable by this user only, with any umask: messages contain names of users.
                 with open_directory(self._write_to, make=0o700) as folder, open(folder.create(name), "wb") as file:
                     file.write(message.data)
             except OSError as error:

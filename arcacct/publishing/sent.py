@@ -42,16 +42,16 @@ DIGESTED = (
 _FIRST = (1 << 36) - 1
 """The positions of the values of 0.2.0, one bit for each. A digest of exactly these does not store them."""
 _DIGEST_BYTES = 16
-"""Of a digest that does not store its positions."""
+"""The length of a digest that does not store its positions."""
 _SHORT_BYTES = 12
-"""Of another digest, before the positions."""
+"""The length of another digest, before the positions."""
 _POSITION_BYTES = 5
 
 
 @cache
 def digest_of(fields: tuple[str, ...] = DIGESTED) -> Callable[[AAR], bytes]:
     """
-    Return the function that makes a record's digest of these values, whatever their order.
+    Return the function that makes a record's digest of these values, in any order.
 
     The digest identifies a version of a record by its values, not by its place in the database.
     """

@@ -103,8 +103,8 @@ def zeros(
             what = count_of(len(new), "record")
             ctx.summary.note(
                 f"{', '.join(map(month_name, months))}: {what} of {'sync' if kind == COUNTS else kind} sent again with"
-                " zeros: published before, and no job has that user, VO, role, SubmitHost, benchmark, nodes and cores"
-                " any more"
+                " zeros: published before, and now no job has that user, VO, role, SubmitHost, benchmark, nodes and"
+                " cores"
             )
         family = ctx.plugin.sums(kind)
         yield kind, [MessagePart(family.zero(one.key), sum=one._replace(jobs=0, wall_s=0)) for one in sums]

@@ -50,7 +50,7 @@ class HeldMonth(NamedTuple):
     found_jobs: int
     since_s: int = 0
     remedy: str = ""
-    """What ends the hold, as text; empty: the jobs, the configuration, or an accepted decrease."""
+    """The way to end the hold, as text; empty: the jobs, the configuration, or an accepted decrease."""
 
 
 class UncertainMonth(NamedTuple):
@@ -76,7 +76,7 @@ class Refusal(NamedTuple):
 
 
 class TargetMonth(NamedTuple):
-    """What the ledger knows of a month of a target."""
+    """The ledger's data about a month of a target."""
 
     format: MonthFormat | None
     """``None``: nothing of it was published."""
@@ -272,7 +272,7 @@ what jura-ng sent of it was taken over, or was not.
 
 
 class Decision(NamedTuple):
-    """What an operator decided about a month, apart from decreases."""
+    """An operator's decision about a month, except decreases."""
 
     what: str
     who: str
@@ -285,10 +285,10 @@ class Decision(NamedTuple):
 
 def decide(con: Connection, target: str, months: Collection[Month], what: str, who: str, incarnation: str = "") -> None:
     """
-    Store what an operator decided about some months.
+    Store an operator's decision about some months.
 
     `LOWER` accepts one decrease of these months to the figures of this ``incarnation`` of the accounting database.
-    Their figures at the receiver are not uncertain any more.
+    Their figures at the receiver are no longer uncertain.
     """
     now = int(time.time())
     with transaction(con):

@@ -117,7 +117,7 @@ class RunOptions(NamedTuple):
     write_to: str | None = None
     """With ``dry_run``: a directory for the exact bytes of the messages."""
     accept_lower: tuple[Month, ...] = ()
-    """Months that may fall, whatever their figures were: an operator says so."""
+    """Months that may fall, with any figures: an operator says so."""
     receiver_rows: Sequence[str] = ()
     """Files with rows of the receiver's tables (`TargetPlugin.receiver_rows`), for a republish."""
     accept_names: bool = True
@@ -201,7 +201,7 @@ class TargetRun:
         # A republish finds records by their end times: it does not know the places of those that it keeps.
         kept_records.forget(ctx.publishing, self._target.block)
         error = self._attempt(ctx, "republish", lambda delivery: self._send_again(ctx, delivery, period, horizon))
-        # A month with nothing published needs no alarm once it is not requested any more.
+        # A month with nothing published needs no alarm once it is no longer requested.
         holding = [one for one in ctx.guard.held.values() if (one.year, one.month) in ctx.months]
         target_months.set_held(
             ctx.publishing, self._target.block, holding, self._healed(ctx, period) if self._is_whole else ()
@@ -434,7 +434,7 @@ class TargetRun:
         if doubt is None:
             left = usage.months_changed_after(ctx.accounting, start.last_seq) & in_sums
         else:
-            # A lost ledger may have had months that have no jobs any more.
+            # A lost ledger may have had months that no longer have jobs.
             changed = usage.months_changed_after(ctx.accounting, min(doubt, start.last_seq))
             left = {month for month in changed if month_bounds(*month)[1] > start.start_end_time}
         elsewhere = {month for month in in_sums & ctx.months.keys() if ctx.months[month].incarnation != ctx.incarnation}

@@ -187,9 +187,9 @@ def _tls_meaning(where: str, cause: ssl.SSLError, *, may_be_done: bool) -> Answe
     if isinstance(cause, ssl.SSLCertVerificationError):
         if cause.verify_code in _OTHER_NAME:
             return _stopped(
-                f"{where}its certificate is not for this name, which must be among its subject alternative names"
-                " (a common name alone does not count): check targeturl, or ask the target's administrator for one"
-                " with this name"
+                f"{where}its certificate does not have this name among its subject alternative names (a common"
+                " name alone does not count): check targeturl, or ask the target's administrator for a certificate with"
+                " this name"
             )
         return _stopped(
             f"{where}its certificate cannot be verified ({cause.verify_message}); check targeturl and x509_cert_dir,"

@@ -16,20 +16,18 @@ from arcacct.records.texts import plain_text
 from arcacct.secrecy import without_credentials
 from arcacct.times import DAY_S, LAST_SECOND
 
-# What `arcctl accounting` prints, value by value, so that scripts that read it still work: that of ARC 6 or of ARC
-# 7.
-#
-# Times are UTC (arcctl 6: the zone of the process, without a marker). Texts are shown as they are stored, percent-
-# escapes and all, as arcctl does.
+# The output of `arcctl accounting` of ARC 6 or ARC 7, value by value, so that scripts that read it still work.  Times
+# are UTC (arcctl 6: the zone of the process, without a marker). Texts are shown as they are stored, percent- escapes
+# and all, as arcctl does.
 
 
 ArcctlJob = dict[str, Any]
-"""A record under arcctl's keys, as its JSON has it (`job_record`)."""
+"""A record under the keys of arcctl's JSON (`job_record`)."""
 _UNITS = ("K", "M", "G", "T", "P", "E")
 
 
 def when(seconds: object) -> str:
-    """``2026-11-20 10:08:05``, UTC; what is no time, or beyond any calendar, as it is."""
+    """Return ``2026-11-20 10:08:05``, UTC; a value that is no time, or beyond any calendar, unchanged."""
     if not isinstance(seconds, int) or not 0 <= seconds <= LAST_SECOND:
         return str(seconds)
     return time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(seconds))
@@ -48,7 +46,7 @@ def size(amount: object) -> str:
 
 
 def duration(seconds: object) -> str:
-    """``0:01:15`` or ``3 days, 0:00:00``; what is no time, as it is."""
+    """Return ``0:01:15`` or ``3 days, 0:00:00``; a value that is no time unchanged."""
     if not isinstance(seconds, int):
         return str(seconds)
     if abs(seconds) > LAST_SECOND:
@@ -58,9 +56,9 @@ def duration(seconds: object) -> str:
 
 def brief(totals: JobTotals, version: int, *, active: bool) -> Iterator[str]:
     """
-    The lines of ``-o brief``.
+    Return the lines of ``-o brief``.
 
-    ``version`` is arcctl's, 6 or 7; ``active``: jobs that have not ended may be among them.
+    ``version`` is arcctl's, 6 or 7; ``active``: jobs that have not ended may be included.
     """
     began, name = totals.first_submission, "Execution"
     if version != 6 and not active:
@@ -89,7 +87,7 @@ def stats_json(
 
 
 def unfinished(job: ArcctlJob) -> str | None:
-    """What arcctl says of a job in progress instead of anything else; ``None`` for any other job."""
+    """Return arcctl's text for a job in progress; ``None`` for any other job."""
     if job["Status"] != IN_PROGRESS:
         return None
     return (
@@ -100,7 +98,7 @@ def unfinished(job: ArcctlJob) -> str | None:
 
 def info(job: ArcctlJob, wanted: str) -> Iterator[str]:
     """
-    The lines of ``job info -o WANTED``: all, description, resources, rtes or authtokens.
+    Return the lines of ``job info -o WANTED``: all, description, resources, rtes or authtokens.
 
     A record with the keys FQAN and Benchmark is printed as by arcctl 7, one without as by arcctl 6.
     """
@@ -216,10 +214,10 @@ _TRANSFER_TYPES = {11: "cache_input", 20: "output"}
 
 def arcctl_record(con: Connection, record_id: int, arcctl: int | None = None) -> ArcctlJob:
     """
-    A record as ``arcctl accounting job info -o json`` has it, in its order; times as text, UTC.
+    Return a record in the form of ``arcctl accounting job info -o json``, in its order; times as text, UTC.
 
-    ``arcctl`` is the version to answer like, 6 or 7; without it, that of the database. Texts are as stored; FQANID and
-    BenchmarkID are ``None`` where the database has no such numbers. The record has to exist.
+    ``arcctl`` is the version to imitate, 6 or 7; by default that of the database. Texts are as stored; FQANID and
+    BenchmarkID are ``None`` if the database has no such numbers. The record must exist.
     """
     version = schema_version(con)
     arcctl = arcctl or version + 5
@@ -236,7 +234,7 @@ def arcctl_record(con: Connection, record_id: int, arcctl: int | None = None) ->
 
     tokens: Sequence[Row] = rows("AttrKey, AttrValue", "AuthTokenAttributes")
     found |= {
-        # Its place among the keys; the rows are below.
+        # Its place among the keys; the rows follow below.
         "AuthTokenAttributes": None,
         "JobEvents": [list(row) for row in rows("EventKey, EventTime", "JobEvents")],
         "RunTimeEnvironments": [plain_text(name) for (name,) in rows("RTEName", "RunTimeEnvironments")],
@@ -256,7 +254,7 @@ def arcctl_record(con: Connection, record_id: int, arcctl: int | None = None) ->
     }
     found |= {key: when(found[key]) for key in ("SubmitTime", "EndTime")}
     if version == 1 and arcctl != 6:
-        # What ARC 7 has elsewhere: the first FQAN and the benchmark of a record of version 1.
+        # The values that ARC 7 stores elsewhere: the first FQAN and the benchmark of a record of version 1.
         found["FQAN"], tokens = tokens_of_version_2(tokens)
         found["Benchmark"] = found["JobExtraInfo"].pop("benchmark", "")
     elif version != 1 and arcctl == 6:

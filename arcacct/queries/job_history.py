@@ -1,4 +1,4 @@
-"""The whole story of one job: seen, recorded, sent, answered, or why not; and the texts that a receiver was sent."""
+"""The whole history of one job: seen, recorded, sent, answered, or why not; and the texts that a receiver was sent."""
 
 from __future__ import annotations
 
@@ -29,10 +29,9 @@ from arcacct.targets import plugins
 from arcacct.times import DAY_S, Month, iso, month_name, month_of
 from arcacct.wording import count_of
 
-# What a receiver was sent of a job or a sum, for `arcacct job --sent`.
-#
-# The bytes of a message are kept until it is answered, and of some longer (`keep_messages`). Of the others the ledger
-# has the SHA-256 of the text: made again of the records as they are, a message that has it is the one that was sent.
+# The text about a job or a sum that a receiver was sent, for `arcacct job --sent`. The bytes of a message are kept
+# until it is answered, and some longer (`keep_messages`). For the others the ledger has the SHA-256 of the text: a
+# message that is rebuilt from the present records and has this digest is the one that was sent.
 
 
 KEPT = "byte for byte as it was sent: the ledger has the message"
@@ -46,7 +45,7 @@ AS_IT_IS_THERE = (
     " be rebuilt"
 )
 SUM_AS_IT_IS = (
-    "as the sum is: with the same jobs and wall time as sent; the message cannot be rebuilt to compare its bytes"
+    "as the sum is now, with the same jobs and wall time as sent; the message cannot be rebuilt to compare its bytes"
 )
 _UNKNOWN = "unknown: {why}, and the bytes of the message are not kept; {advice}"
 _ADVICE = "keep_messages=DAYS in [arcacct] keeps those of later messages"
@@ -55,17 +54,17 @@ _ADVICE_OF_DAYS = "keep_messages={days} in [arcacct] keeps them for {days} days"
 _RUN_S = 600
 """So long before a message was written down its texts may have been made; or longer, up to a day, if ..."""
 _HASHED_BYTES = 1_000_000_000
-"""... and at most so many bytes are hashed to find out: a second or two."""
+"""... and at most this many bytes are hashed to find out: a second or two."""
 _FAR_S = 221_845_392_000
 _FAR_SECONDS = 10**10
-"""Some time from the year 9000 on: one of so many that no name of a job hits it."""
+"""A time from the year 9000 on: so unlikely that no name of a job contains it."""
 
 
 class SentText(NamedTuple):
     """A text that was sent, or why it is unknown."""
 
     how: str
-    """In words: how far it is known."""
+    """How certain the text is, in words."""
     text: str | None
 
 
@@ -75,11 +74,11 @@ class _Whole(NamedTuple):
     message: SentMessage
     how: str
     texts: list[str]
-    """None: it is not kept, and cannot be made again."""
+    """None: it is not stored, and cannot be rebuilt."""
 
 
 class SentTexts:
-    """The texts that one target was sent; remembers those of the last message."""
+    """The texts that one target was sent; caches those of the last message."""
 
     def __init__(self, plugin: TargetPlugin, accounting: Connection, publishing: Connection) -> None:
         self._plugin = plugin
@@ -91,7 +90,9 @@ class SentTexts:
         self._advice = _ADVICE_OF_DAYS.format(days=days) if days else _ADVICE
 
     def of_record(self, message_id: int, position: int, aar: AAR | None) -> SentText:
-        """The record of a job at a position of a message; ``aar``: as it is, ``None`` if nothing is left of it."""
+        """
+        Return the record of a job at a position of a message; ``aar``: the present record, ``None`` if there is none.
+        """
         message, how, texts = self._whole(message_id)
         if texts:
             return SentText(how, texts[list(message.records).index(position)])
@@ -99,13 +100,13 @@ class SentTexts:
         if aar is not None and is_same(aar, record.digest):
             text = self._text(self._plugin.records(message.message_format), record, aar, message.created_s)
             if text is not None:
-                # Of what such a receiver had before the ledger notes the version that it kept.
+                # The earlier version of such a receiver, from before the ledger noted the kept version.
                 kept = self._plugin.keeps_first and record.replaced_id is not None
                 return SentText(AS_IT_IS_THERE if kept else AS_IT_IS, text)
         return self._unknown("its record is gone" if aar is None else "the record changed since")
 
     def of_sum(self, message_id: int, key: str) -> SentText:
-        """The sum with a key of the ledger in the last message that has it."""
+        """Return the sum with a key of the ledger in the last message that has it."""
         message, how, texts = self._whole(message_id)
         family = self._plugin.sums(message.message_format)
         for text in texts:
@@ -139,7 +140,7 @@ class SentTexts:
         return _Whole(message, KEPT, texts)
 
     def _made_again(self, message: SentMessage) -> _Whole | None:
-        """The message, if a text of what is known now has its digest, whenever it was made."""
+        """Return the message, if a text from the present data has its digest, for any creation time."""
         # The creation time of a record is only in its text: an unguessable time is its placeholder.
         stand_in = _FAR_S + secrets.randbelow(_FAR_SECONDS)
         if message.sums:
@@ -159,7 +160,7 @@ class SentTexts:
         return None
 
     def _texts_of_records(self, message: SentMessage, now: int) -> list[str]:
-        """As they would be sent now, in their order; none if one of them would not be."""
+        """Return the texts as they would be sent now, in their order; none if one of them would not be sent."""
         records = message.records.values()
         there = reader.by_job_id(self._accounting, list({one.job_id for one in records}))
         family, texts = self._plugin.records(message.message_format), []
@@ -189,7 +190,7 @@ class SentTexts:
             return None
 
     def _sums(self, kind: str, wanted: Sequence[SentSum]) -> dict[str, tuple[str, SentSum]]:
-        """By key, in the order in which they go: the sums of some keys as they are now, or the zeros that were sent."""
+        """Return, by key in the order of sending, the present sums of some keys, or the zeros that were sent."""
         family = self._plugin.summaries(kind)
         keys = {one.key for one in wanted}
         if not any(one.jobs for one in wanted):
@@ -199,27 +200,27 @@ class SentTexts:
         return {one.key: (text, one) for text, one in sums if one.key in keys}
 
 
-# What changed of a record since a receiver got it, for those who have to make room there.
+# The changes of a record since a receiver got it, for operators who must make room there.
 
 
 class ChangedField(NamedTuple):
-    """A value of a record that a receiver has otherwise, as texts."""
+    """A value of a record that differs at a receiver, as texts."""
 
     name: str
     was: str
     now: str
 
     def __str__(self) -> str:
-        """As a person reads it."""
+        """Return the text for people."""
         return f"{self.name}: was {self.was}, is {self.now}"
 
 
 class ChangedRecord(NamedTuple):
-    """What is known of the difference."""
+    """The known part of the difference."""
 
     fields: tuple[ChangedField, ...]
     is_all: bool
-    """Whether nothing else differs: with the former values the record has the digest of what was sent."""
+    """Whether this is the whole difference: with the former values, the record has the digest of the sent version."""
 
     @property
     def text(self) -> str:
@@ -241,11 +242,10 @@ def changed_since_sent(
     accounting: Connection, publishing: Connection, target: str, job_id: str, *, keeps_first: bool = True
 ) -> ChangedRecord | None:
     """
-    How a record differs from what a receiver has of it; ``None``: nothing to compare.
+    Return how a record differs from the receiver's version; ``None``: nothing to compare.
 
-    ``keeps_first``: whether that is the first version that it got, or the last.
-
-    The former values are those that the databases keep: end, wall and CPU time, VO, endpoint, id in the batch system.
+    ``keeps_first``: whether that is the first version that it got, instead of the last. The former values are those
+    that the databases keep: end, wall and CPU time, VO, endpoint, id in the batch system.
     """
     aar = reader.by_job_id(accounting, [job_id]).get(job_id)
     versions = sent.versions(publishing, target, [job_id], keeps_first=keeps_first).get(job_id, [])
@@ -255,7 +255,7 @@ def changed_since_sent(
     former = aar._replace(end_time=there.end_time, wall_s=there.wall_s if there.total_id else aar.wall_s)
     for local_job_id, vo, url, end_time, wall_s, cpu_s in accounting.execute(_FORMER, (aar.record_id,)):
         if end_time == former.end_time and wall_s == former.wall_s:
-            # What was logged first with the end and the wall time that were sent.
+            # The first log entry with the end and the wall time that were sent.
             former = former._replace(
                 local_job_id=unescaped(local_job_id) if local_job_id else None,
                 vo=unescaped(vo) if vo else None,
@@ -286,7 +286,7 @@ def _name_or_none(value: object) -> str:
     return str(value or "none")
 
 
-# The whole story of one job, for `arcacct job`: seen, recorded, sent, answered, or why not.
+# The whole history of one job, for `arcacct job`: seen, recorded, sent, answered, or why not.
 
 
 _SUFFIXES = ("local", "diag", "statistics", "failed")
@@ -299,7 +299,7 @@ class SentInMessage(NamedTuple):
 
     message_id: int
     position: int
-    """Of its record; 0 for sums."""
+    """The position of its record; 0 for sums."""
     kind: str
     origin: str
     state: str
@@ -309,19 +309,19 @@ class SentInMessage(NamedTuple):
     answer: str | None
     receiver_id: str | None
     zeros: bool
-    """Whether it took back what was sent before."""
+    """Whether it cancelled earlier usage."""
     notes: str | None
     digest: bytes | None
-    """Of the record as it was sent; ``None`` for sums."""
+    """The digest of the sent record; ``None`` for sums."""
 
 
 def why(
     settings: Settings, accounting: Connection, publishing: Connection, found: FoundJob, *, with_texts: bool = False
 ) -> Iterator[str]:
     """
-    The story in lines, in the order in which things happened.
+    Return the history in lines, in order of time.
 
-    ``with_texts``: with what each message said of the job.
+    ``with_texts``: with the content of each message about the job.
     """
     aar = reader.by_record_id(accounting, [found.record_id]).get(found.record_id)
     if aar is None:
@@ -385,7 +385,7 @@ def why(
 
 
 def _implausible(con: Connection, found: FoundJob) -> Iterator[str]:
-    """Which values of a record cannot be true, and what was decided."""
+    """Return the impossible values of a record, and the decision about them."""
     held = next(hold_decisions.held_records(con, hold_decisions.ImplausibleFilter(job_ids=(found.job_id,))), None)
     if held is None:
         return
@@ -423,7 +423,7 @@ def why_gone(
 def _in_the_ledger(
     settings: Settings, accounting: Connection, publishing: Connection, job_id: str, *, with_texts: bool
 ) -> Iterator[str]:
-    """What was sent of a job without a record."""
+    """Return what was sent about a job without a record."""
     yield "publishing"
     for plugin in plugins(settings):
         texts = SentTexts(plugin, accounting, publishing) if with_texts else None
@@ -515,7 +515,7 @@ def _message(one: SentInMessage, aar: AAR | None) -> str:
 
 
 def _counted(con: Connection, plugin: TargetPlugin, aar: AAR) -> tuple[SentInMessage, str, tuple[str, ...]] | None:
-    """The last message with the sum that a job is counted in, the sum's key, and what was repaired of the job."""
+    """Return the last message with the sum that includes a job, the sum's key, and the repairs of the job."""
     if not reader.is_time(aar.end_time):
         return None
     family = plugin.summaries(plugin.message_format)
@@ -556,7 +556,7 @@ def status_file_seen(con: Connection, record_id: int) -> tuple[str, int, bool] |
 
 
 def notes_of(con: Connection, record_id: int) -> list[tuple[str, str]]:
-    """``(field, note)`` of all that was left out of a record."""
+    """Return ``(field, note)`` of all omissions from a record."""
     return con.execute(
         "SELECT Field, Note FROM TruncationNotes WHERE RecordID = ? ORDER BY Field", (record_id,)
     ).fetchall()

@@ -1,4 +1,4 @@
-"""A month in the accounting of a batch system, compared with what is recorded."""
+"""A month in the accounting of a batch system, compared with the records."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from arcacct.records.batch_systems import HTCONDOR, BatchSystem
 from arcacct.times import DAY_S, Month, month_bounds
 
 _SLACK_S, _SLACK = 5, 0.05
-"""A-REX cuts to seconds, and measures otherwise: less than this is no difference of its jobs."""
+"""A-REX cuts times to seconds, and measures differently: a smaller difference of its jobs does not count."""
 
 
 class Amounts(NamedTuple):
@@ -26,7 +26,7 @@ class Amounts(NamedTuple):
     cpu_s: int = 0
 
     def and_(self, runs: Iterable[Figures], unsaid_s: int = 0) -> Amounts:
-        """With one more job, of these runs; CPU time that is not said counts ``unsaid_s``."""
+        """Return the sums with one more job, of these runs; unknown CPU time counts as ``unsaid_s``."""
         told = [(run.wall_s, run.core_s, unsaid_s if run.cpu_s is None else run.cpu_s) for run in runs]
         return Amounts(*map(add, self, (1, *map(sum, zip(*told, strict=True)))))
 
@@ -45,7 +45,7 @@ class Group(NamedTuple):
     """In the database."""
 
     agrees: bool
-    """Whether each of them is the same in both."""
+    """Whether each job is the same in both."""
 
 
 class LrmsReport(NamedTuple):
@@ -57,12 +57,12 @@ class LrmsReport(NamedTuple):
 
 
 class _Record(NamedTuple):
-    """What is compared of a record."""
+    """The compared values of a record."""
 
     job_id: str
     is_arex: bool
     is_its: bool
-    """Whether it says that it is of this batch system; A-REX's may not say."""
+    """Whether the record names this batch system; A-REX's may name none."""
     figures: Figures
     is_calculated: bool
     """Whether its wall time is calculated from the core seconds of runs with different cores."""
@@ -70,10 +70,10 @@ class _Record(NamedTuple):
 
 def lrms_month(name: str, figures: Iterable[Figures], con: Connection, lrms: BatchSystem, month: Month) -> LrmsReport:
     """
-    Compare what a batch system says of a month (of end times, UTC) with the database.
+    Compare a month of a batch system (of end times, UTC) with the database.
 
-    ``name`` says what is compared. ``figures`` may have jobs of the days around it, too. Raises InputError for an
-    accounting that cannot be read.
+    ``name``: the compared source. ``figures`` may also have jobs of the days around it. Raises InputError for
+    unreadable accounting.
     """
     start, end = month_bounds(*month)
     here = _records(con, lrms, start - DAY_S, end + DAY_S)
@@ -87,7 +87,7 @@ def lrms_month(name: str, figures: Iterable[Figures], con: Connection, lrms: Bat
             matched.setdefault(record.job_id, (record, []))[1].append(one)
         elif start <= one.end_time < end:
             pairs.append((None, [one]))
-    # A run that another one follows is not recorded before that (`batch_jobs.FOLLOWED_S`).
+    # A run that is followed by another one is not recorded before that (`batch_jobs.FOLLOWED_S`).
     pairs = [one for one in pairs if one[1][0].is_final or one[1][0].end_time + FOLLOWED_S <= newest]
     pairs += [pair for pair in matched.values() if start <= max(run.end_time for run in pair[1]) < end]
     for record in (one for some in here.values() for one in some):
@@ -108,7 +108,7 @@ def _compared(name: str, pairs: Iterable[tuple[_Record | None, list[Figures]]]) 
         key = last.account, last.user
         there, here = sums.get(key, (_NOTHING, _NOTHING))
         if runs:
-            # What sacct does not say of CPU time is no difference.
+            # CPU time that sacct does not report is no difference.
             is_told = any(run.cpu_s is not None for run in runs)
             there = there.and_(runs, 0 if is_told else sum(one.cpu_s or 0 for one in ours))
         if ours:
@@ -143,7 +143,7 @@ def _records(con: Connection, lrms: BatchSystem, start: int, end: int) -> dict[s
 
 
 def _number(lrms: BatchSystem, local_job_id: str) -> tuple[str, str]:
-    """A job's number in the batch system, and the host that A-REX may have written behind it."""
+    """Return a job's number in the batch system, and the host that A-REX may have appended."""
     if lrms != HTCONDOR:
         return local_job_id, ""
     cluster, _, place = local_job_id.partition(".")
@@ -159,7 +159,7 @@ def _match(one: Figures, records: Iterable[_Record]) -> _Record | None:
             if ours.place and one.place and not same_host(ours.place, one.place):
                 return False
             return ours.submit_time - CLOCKS_S <= one.submit_time <= ours.end_time + CLOCKS_S
-        # Of a job that was repeated every run but the last ended before.
+        # For a repeated job, every run but the last ended before.
         is_earlier_run = ours.submit_time == one.submit_time and one.end_time <= ours.end_time
         return is_earlier_run or abs(ours.end_time - one.end_time) <= 1
 
@@ -167,7 +167,7 @@ def _match(one: Figures, records: Iterable[_Record]) -> _Record | None:
 
 
 def _difference(record: _Record | None, runs: list[Figures]) -> str:
-    """What a record has otherwise than its runs together; empty: nothing."""
+    """Return how a record differs from its runs together; empty: not at all."""
     if record is None:
         cpu = "unknown" if runs[0].cpu_s is None else f"{runs[0].cpu_s} s"
         return f"wall {runs[0].wall_s} s and CPU {cpu}, and not in the database"

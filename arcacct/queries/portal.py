@@ -26,9 +26,8 @@ from arcacct.records.usage import Pruned
 from arcacct.times import HOUR_S, Month, month_name
 from arcacct.wording import count_of
 
-# The jobs of a month, and what a receiver has of them, on disk: a month of a large site would fill the memory.
-#
-# What is asked of many jobs at once is asked in the order of their ids, in which both sides are read from end to end.
+# The jobs of a month, and the receiver's data about them, on disk: a month of a large site would fill the memory.
+# Queries about many jobs are in the order of their ids, in which both sides are read from end to end.
 
 
 _TABLES = """
@@ -48,7 +47,7 @@ _LARGEST = 2**63 - 1
 
 
 class MonthJob(NamedTuple):
-    """What is compared of a job."""
+    """The compared values of a job."""
 
     job_id: str
     record_id: int
@@ -65,12 +64,12 @@ class JobSums(NamedTuple):
     cpu_s: int = 0
 
     def plus(self, jobs: int, wall_s: int, cpu_s: int) -> JobSums:
-        """With some more."""
+        """Return the sums with further jobs."""
         return JobSums(self.jobs + jobs, self.wall_s + wall_s, self.cpu_s + cpu_s)
 
 
 class NotedJobs(NamedTuple):
-    """The jobs of a VO that a place has not, for one cause."""
+    """The jobs of a VO that a place lacks, for one cause."""
 
     vo: str | None
     place: str
@@ -90,7 +89,7 @@ class MonthJobs:
         self._vos: dict[str | None, int] = {}
         self._amounts: list[list[int]] = []
         self.pruned = 0
-        """How many of the jobs are in an archive: these count, and are known by no name."""
+        """How many of the jobs are in an archive: these count, but have no names."""
 
     @classmethod
     @contextmanager
@@ -102,9 +101,10 @@ class MonthJobs:
         closed: Callable[[Sequence[int]], Collection[int]] = lambda _record_ids: (),
     ) -> Iterator[MonthJobs]:
         """
-        Records in pages; `sent` needs ``digests``: the functions for those in the ledger (`sent.digests_in`).
+        Read the records in pages.
 
-        ``closed``: which of some records are never sent again (`records.pseudonyms`), whatever they are since.
+        `sent` needs ``digests``: the functions for those in the ledger (`sent.digests_in`). ``closed``: returns which
+        of some records are never sent again (`records.pseudonyms`), even if they change.
         """
         with scratch(_TABLES) as con:
             found = cls(con)
@@ -125,8 +125,8 @@ class MonthJobs:
         for aar in page:
             wall_s, cpu_s = aar.wall_s, aar.cpu_s
             vo = self._count(aar.vo, 1, wall_s, cpu_s)
-            # Any one of the digests is found in all of them together: none is a part of two others.
-            # Of those that are closed any one was sent.
+            # Each digest is found in all of them together: none is a part of two others. For closed records, any
+            # version was sent.
             found = None
             if digests is not None and isinstance(aar, AAR) and aar.record_id not in closed:
                 found = b"".join([digest(aar) for digest in digests])
@@ -159,7 +159,7 @@ class MonthJobs:
         return self._vos.keys()
 
     def amount(self, vos: Collection[str | None]) -> JobSums:
-        """The sums of the jobs of these VOs."""
+        """Return the sums of the jobs of these VOs."""
         total = JobSums()
         for vo in vos:
             total = total.plus(*self._amounts[self._vos[vo]])
@@ -172,7 +172,7 @@ class MonthJobs:
         )
 
     def find(self, job_ids: Iterable[str]) -> dict[str, MonthJob]:
-        """Those of these jobs that are in the month, by id; some hundred at once."""
+        """Return those of these jobs that are in the month, by id, some hundred at once."""
         names = tuple(job_ids)
         rows = self._con.execute(f"SELECT {_JOB} FROM Jobs WHERE JobID IN ({','.join('?' * len(names))})", names)
         return {job.job_id: job for job in map(_job, rows)}
@@ -181,7 +181,7 @@ class MonthJobs:
         return ",".join(str(self._vos[vo]) for vo in vos)
 
     def first_seen(self, job_ids: Sequence[str]) -> set[str]:
-        """Which of these ids were in no earlier call."""
+        """Return those of these ids that were in no earlier call."""
         known: set[str] = set()
         for start in range(0, len(job_ids), _SLICE):
             some = job_ids[start : start + _SLICE]
@@ -196,16 +196,16 @@ class MonthJobs:
         return new
 
     def note(self, place: str, cause: str, job_ids: Iterable[str]) -> None:
-        """Remember why a place has not got these jobs."""
+        """Store why a place lacks these jobs."""
         rows = ((place, cause, job_id) for job_id in job_ids)
         self._con.executemany("INSERT INTO Noted VALUES (?, ?, ?)", rows)
 
     def example(self, vo: str | None) -> str:
-        """The JobID of the first job of one of `vos`; all of it may be in an archive."""
+        """Return the JobID of the first job of one of `vos`; all jobs may be in an archive."""
         return next((job.job_id for job in self.wanted([vo])), "a pruned job")
 
     def by_vo(self, job_ids: Iterable[str]) -> dict[str | None, int]:
-        """How many of these jobs, each counted once, each VO has."""
+        """Count these jobs by VO, each once."""
         self._con.execute("CREATE TEMP TABLE Asked (JobID TEXT PRIMARY KEY) WITHOUT ROWID")
         self._con.executemany("INSERT OR IGNORE INTO Asked VALUES (?)", ((job_id,) for job_id in job_ids))
         rows = self._con.execute("SELECT VO, count(*) FROM Asked CROSS JOIN Jobs USING (JobID) GROUP BY VO").fetchall()
@@ -214,7 +214,7 @@ class MonthJobs:
         return {names[vo]: count for vo, count in rows}
 
     def noted(self) -> list[NotedJobs]:
-        """What was noted of jobs that are in the month, each of them once for a place and cause."""
+        """Return the noted jobs of the month, each once for a place and cause."""
         names = {number: vo for vo, number in self._vos.items()}
         rows = self._con.execute(
             "SELECT VO, Place, Cause, count(*), total(Wall), total(Cpu), min(Jobs.JobID)"
@@ -227,10 +227,10 @@ class MonthJobs:
         self, versions: Iterable[SentVersionAtEnd], unanswered: Collection[str], vos: Collection[str | None]
     ) -> ReceiverSide:
         """
-        What a receiver has, from all that it was ever sent of the month, in that order.
+        Return the receiver's data, from all records of the month that it was ever sent, in that order.
 
-        Of each key the last version counts; none with zeros (without digest), or whose key is ``unanswered``. ``vos``
-        are those that the target wants. Takes the place of what was asked before.
+        The last version of each key counts, except zeros (without digest) and keys that are ``unanswered``. ``vos`` are
+        those that the target wants. Replaces the result of an earlier call.
         """
         con, wanted = self._con, self._numbers(vos)
         con.executescript(_SENT)
@@ -244,7 +244,7 @@ class MonthJobs:
         con.execute("CREATE INDEX Sent_JobID ON Sent (JobID, Digest)")
         self._keep_last("JobID")
         con.execute(
-            # Both indexes from end to end: by the places of the records SQLite would look up each job anew.
+            # Both indexes from end to end: by the positions of the records SQLite would look up each job separately.
             f"CREATE TABLE Otherwise AS SELECT Place, Sent.JobID, Number, VO IN ({wanted}) AS IsWanted"
             " FROM Sent INDEXED BY Sent_JobID LEFT JOIN Jobs INDEXED BY Jobs_JobID ON Jobs.JobID = Sent.JobID"
             # The digest of an unknown version is one byte, which a digest may contain.
@@ -255,7 +255,7 @@ class MonthJobs:
         return ReceiverSide(con, wanted)
 
     def _keep_last(self, column: str) -> None:
-        """Of rows with the same value, which an index leads to, the last one stays, in the place of the first."""
+        """Keep the last of several rows with the same value in an index, in the place of the first."""
         self._con.execute(
             f"CREATE TABLE Again AS SELECT {column} AS Name, min(Place) AS First, max(Place) AS Last FROM Sent"
             f" GROUP BY {column} HAVING count(*) > 1"
@@ -284,21 +284,21 @@ class ReceiverSide:
         self.differing, self.gone = con.execute(
             "SELECT count(*), count(*) FILTER (WHERE Number IS NULL) FROM Otherwise"
         ).fetchone()
-        """Jobs that it has otherwise than the month; and those of them that the month has not, by their names."""
+        """Jobs that differ at the receiver; and those of them that the month lacks, by their names."""
 
     def drop(self, job_ids: Iterable[str]) -> None:
-        """These jobs are in another month at the receiver."""
+        """Note that these jobs are in another month at the receiver."""
         for table in ("Sent", "Otherwise"):
             self._con.executemany(f"DELETE FROM {table} WHERE JobID = ?", [(job_id,) for job_id in job_ids])
         self._look()
 
     @property
     def wall_s(self) -> int:
-        """As it was sent."""
+        """The wall time that was sent."""
         return sum(wall_s for (wall_s,) in self._con.execute("SELECT Wall FROM Sent"))
 
     def missing(self) -> Iterator[MonthJob]:
-        """The jobs that the target wants and the receiver has not, by their ends."""
+        """Return the jobs that the target wants and the receiver lacks, by their ends."""
         rows = self._con.execute(
             f"SELECT {_JOB} FROM Jobs WHERE VO IN ({self._vos})"
             " AND NOT EXISTS (SELECT 1 FROM Sent WHERE Sent.JobID = Jobs.JobID) ORDER BY Number"
@@ -306,7 +306,7 @@ class ReceiverSide:
         return map(_job, rows)
 
     def otherwise(self) -> Iterator[tuple[str, MonthJob | None, bool]]:
-        """What the receiver has and should not, or in another version: JobID, the job, and whether it is wanted."""
+        """Return what the receiver has without need, or in another version: JobID, the job, whether it is wanted."""
         for job_id, is_wanted, *row in self._con.execute(
             f"SELECT Otherwise.JobID, IsWanted, {_JOB} FROM Otherwise LEFT JOIN Jobs USING (Number) ORDER BY Place"
         ):
@@ -322,9 +322,8 @@ def _kept(number: float) -> float | str:
     return str(number) if isinstance(number, int) and abs(number) > _LARGEST else number
 
 
-# An export of the EGI accounting portal, held against the database: by VO, in jobs or in hours, and why they differ.
-#
-# The portal is the only place that tells what APEL has made of what it was sent: everything before it is a promise.
+# Compare an export of the EGI accounting portal with the database: by VO, in jobs or in hours, and why they differ.
+# Only the portal shows APEL's final result: every earlier answer is only a promise.
 
 
 _NAMES_OF_MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
@@ -366,38 +365,38 @@ TODO = {
     ONLY_THERE: "another CE or program of the site, or published before under another VO",
     NOT_THERE: "sent under another VO, or a rejected message: `arcacct republish`",
 }
-"""Each cause of a difference, with what to do about it or where else to look."""
+"""Each cause of a difference, with what to do about it or where to look next."""
 
 
 class Export(NamedTuple):
-    """What an export says of one month."""
+    """The data of one month in an export."""
 
     measure: str
     """A name of `MEASURES`."""
     values: dict[str, float]
-    """By the name of the row or column, as it is written there: most often a VO."""
+    """By the name of the row or column, as written there: usually a VO."""
 
     @property
     def total(self) -> float:
-        """Of all names."""
+        """The total of all names."""
         return sum(self.values.values())
 
 
 class PortalContext(NamedTuple):
-    """What is known here of the way to the portal, to tell causes by."""
+    """The known facts about the way to the portal, to find causes."""
 
     noted: Sequence[NotedJobs] = ()
-    """Jobs that a target has not, or no more, by VO; places are targets and causes of `TODO`."""
+    """Jobs that a target lacks, or no longer has, by VO; places are targets and causes of `TODO`."""
     resent: Mapping[str, int] = {}
-    """By VO in small letters: jobs in what was sent (again, maybe) since the export was made."""
+    """By VO in lower case: jobs that were sent (perhaps again) since the export."""
     sites: Sequence[str] = ()
-    """What the site is called at the portal."""
+    """The names of the site at the portal."""
     unselected: Mapping[str, str] = {}
-    """By VO in small letters, that no target selects: JobID of one of its jobs."""
+    """By VO in lower case that no target selects: JobID of one of its jobs."""
     surplus: Mapping[str, int] = {}
-    """By VO in small letters: job records with zeros, which the portal counts as jobs."""
+    """By VO in lower case: job records with zeros, which the portal counts as jobs."""
     same_jobs: Sequence[str] = ()
-    """VOs in small letters whose number of jobs is the same at the portal, by another export."""
+    """VOs in lower case with the same number of jobs at the portal, by another export."""
 
 
 class PortalRow(NamedTuple):
@@ -408,7 +407,7 @@ class PortalRow(NamedTuple):
     """``None``: it has no row."""
     here: float
     causes: tuple[str, ...]
-    """Why they differ; none: they agree."""
+    """Why they differ; empty: they agree."""
 
 
 class Compared(NamedTuple):
@@ -428,7 +427,7 @@ MEASURES: dict[str, Callable[[UsageCell], float]] = {
     "CPU hours": lambda cell: cell.cpu_s / HOUR_S,
     "core hours": lambda cell: cell.wall_s * max(cell.core_count, 1) / HOUR_S,
 }
-"""What the portal's tables can be of, normalised hours as well, and what that is of a usage cell."""
+"""The measures of the portal's tables (also normalised hours), and the matching value of a usage cell."""
 _NORMALISED = "normalised "
 _SAME_RATIO = 0.005
 
@@ -437,7 +436,7 @@ def compare_portal(path: str, month: Month, cells: Sequence[UsageCell], known: P
     """
     Compare one export with the usage cells of the same month. Raises InputError for a file without such a table.
 
-    Hours are rounded there: they agree when less than one hour is between them, for each VO.
+    Hours are rounded there: they agree if they differ by less than one hour for each VO.
     """
     known = known or PortalContext()
     table = read_portal(path, month)
@@ -453,7 +452,7 @@ def compare_portal(path: str, month: Month, cells: Sequence[UsageCell], known: P
     found = {folded_vo(name): value for name, value in table.values.items()}
     total = sum(ours.values())
     if ours and not ours.keys() & found.keys():
-        # A table by something else, such as sites: only a sum can be compared.
+        # A table by another dimension, such as sites: only a sum can be compared.
         sites = [found[site.casefold()] for site in known.sites if site.casefold() in found]
         found = {_ALL: sum(sites) if sites else table.total}
         expected = total + (sum(known.surplus.values()) if table.measure == "jobs" else 0)
@@ -472,7 +471,7 @@ def compare_portal(path: str, month: Month, cells: Sequence[UsageCell], known: P
 
 
 def folded_vo(vo: str | None) -> str:
-    """A VO as it is compared. APEL and its portal write ``None`` for jobs without one."""
+    """Return a VO in the form for comparison. APEL and its portal write ``None`` for jobs without one."""
     return (vo if vo and has_value(vo) else _NO_VO).casefold()
 
 
@@ -485,7 +484,7 @@ def _row(
 
 
 def _cause(there: float | None, here: float) -> str:
-    """What the two figures alone say."""
+    """Return the cause that the two figures alone show."""
     if there is None:
         return NOT_THERE
     if not here:
@@ -537,7 +536,7 @@ def _texts(rows: Iterable[PortalRow], known: PortalContext, measure: str, jobs: 
 
 
 def _example(row: PortalRow, cause: str, known: PortalContext, measure: str, jobs: Mapping[str, int]) -> str:
-    """How much of a difference a cause is known to make, and a job of it."""
+    """Return how much of a difference a cause explains, and one of its jobs."""
     if cause == FILTERED:
         return f" (job {known.unselected[row.name]})"
     if cause == LATER:
@@ -557,10 +556,10 @@ def _example(row: PortalRow, cause: str, known: PortalContext, measure: str, job
 
 def read_portal(path: str, month: Month) -> Export:
     """
-    What an export says of a month.
+    Return the data of a month in an export.
 
-    One dimension of the table must be months. Rows and columns of totals and percentages are ignored; the title has
-    the measure of the table, by default jobs. Raises InputError if the file has no such table.
+    One dimension of the table must be months. Rows and columns of totals and percentages are ignored; the title has the
+    measure of the table, by default jobs. Raises InputError if the file has no such table.
     """
     rows = _rows(path)
     for number, header in enumerate(rows):
@@ -571,7 +570,7 @@ def read_portal(path: str, month: Month) -> Export:
             return Export(_measure(rows[: number + 1]), found)
     for number, row in enumerate(rows):
         if number and _month_of(row[0]) == month:
-            # Months may stand directly above it: the header is above them.
+            # Months may be directly above it: the header is above them.
             above = number - 1
             while above > 0 and _month_of(rows[above][0]) is not None:
                 above -= 1
@@ -637,7 +636,7 @@ def _rows_of(found: object) -> list[list[str]]:
 
 
 def _measure(above: Sequence[Sequence[str]]) -> str:
-    """What a table is of, by the words of its title and of its header's first cell."""
+    """Return the measure of a table, by the words of its title and of its header's first cell."""
     title = " ".join([*(" ".join(row) for row in above[:-1]), above[-1][0] if above else ""]).lower()
     normalised = _NORMALISED if re.search("norm|hepspec|hs06|hepscore|hs23", title) else ""
     if re.search(r"number of jobs|njobs|\bjobs\b", title):

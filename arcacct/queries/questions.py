@@ -1,4 +1,7 @@
-"""The questions of `arcacct stats`: which jobs, counted how; and opening a database to ask it, ours or A-REX's own."""
+"""
+The queries of `arcacct stats`: which jobs, and how they are counted; and opening a database for a query, ours or
+A-REX's.
+"""
 
 from __future__ import annotations
 
@@ -22,9 +25,8 @@ from arcacct.records.texts import escaped, plain_text, unescaped
 from arcacct.records.usage import OF_DAYS, OF_HOSTS, OF_MONTHS, BreakdownKind
 from arcacct.times import DAY_S, HOUR_S, month_bounds, month_of
 
-# Opening a database to ask it something: ours, or A-REX's own, which is only looked at (INVARIANTS 1).
-#
-# Nothing here can write, and no configuration is needed when the file is named.
+# Opening a database for a query: ours, or A-REX's own, which is only read (INVARIANTS 1).  Nothing here can write, and
+# no configuration is needed when the file is named.
 
 
 _FIRST_BYTES = 2**20
@@ -35,8 +37,8 @@ def opened_to_ask(path: str, *, anybodys: bool = False) -> Iterator[Connection]:
     """
     An accounting database for reading: ours, or one that A-REX writes, or a copy of that.
 
-    ``anybodys``: a file that is named on the command line may only look like ours. Raises InputError for a file that
-    is no such database, StoreError and its kinds when it cannot be read.
+    ``anybodys``: a file from the command line may only look like ours. Raises InputError for a file that is no such
+    database, StoreError and its kinds when it cannot be read.
     """
     con = _ours(path, anybodys=anybodys)
     if con is not None:
@@ -61,12 +63,12 @@ def _ours(path: str, *, anybodys: bool) -> Connection | None:
     except InputError:
         if anybodys:
             raise
-        # A configured database is ours: what opens it says that it is damaged.
+        # A configured database is ours: the function that opens it reports damage.
         return open_for_reading(path, ACCOUNTING_SCHEMA)
-    # A snapshot for readers has no WAL, so its journal mode does not tell it from A-REX's database.
+    # A snapshot for readers has no WAL, so its journal mode does not distinguish it from A-REX's database.
     if journal != WAL or not os.path.exists(f"{path}-shm"):
         with open(path, "rb") as file:
-            # Our mark, looked for without SQLite: the table with it is among the first pages.
+            # Search for our mark without SQLite: its table is in the first pages.
             if b"ARCACCT_INCARNATION" not in file.read(_FIRST_BYTES):
                 return None
     try:
@@ -80,7 +82,7 @@ def _ours(path: str, *, anybodys: bool) -> Connection | None:
 
 
 def _require_our_views(path: str) -> None:
-    """Raises SchemaError where what has the name of one of our tables or views is another."""
+    """Raise SchemaError if a foreign object has the name of one of our tables or views."""
     try:
         with closing(connection.connect_to_read(path)) as con:
             tables = {name for (name,) in con.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
@@ -96,29 +98,27 @@ def is_ours(con: Connection) -> bool:
     return con.execute("SELECT 1 FROM sqlite_master WHERE name = 'v1_usage_by_month'").fetchone() is not None
 
 
-# The questions of `arcacct stats`: which jobs, counted how.
-#
-# Every function works on A-REX's own database too, of ARC 6 or ARC 7, except where it says that it reads sums that are
-# kept in ours.
+# The queries of `arcacct stats`: which jobs, and how they are counted. Every function also works on A-REX's own
+# database, of ARC 6 or ARC 7, unless it says that it reads sums that only ours keeps.
 
 
 _LARGEST = 2**53
 _MOST_NAMES = 200
 _FINAL = f"StatusID IN (SELECT ID FROM Status WHERE Name IN {SQL_BY_ITSELF})"
-# The same jobs as are published: one that vanished unfinished counts if the batch system measured something.
+# The same jobs as those published: a job that vanished unfinished counts if the batch system measured something.
 _COUNTED = (
     f"EndTime > 0 AND ({_FINAL} OR (StatusID IN (SELECT ID FROM Status WHERE Name = {SQL_ABORTED})"
     " AND (UsedWalltime, UsedCPUUserTime, UsedCPUKernelTime) <> (0, 0, 0)))"
 )
 _COUNTED_OF_THOSE = _COUNTED.replace("(StatusID", "(+StatusID")
-"""The same of jobs that something else leads to: without statistics SQLite would begin with the status."""
+"""The same for jobs that another condition finds: without statistics SQLite would start with the status."""
 
 
 class _Name(NamedTuple):
     """A name that jobs have by number."""
 
     said: str
-    """What it is called."""
+    """Its name in messages."""
     number: str
     """The column of AAR."""
     table: str
@@ -152,11 +152,11 @@ WALLTIME_CLASSES = {
     10 * _MINUTE_S: "below 10 min", HOUR_S: "10 to 60 min", 6 * HOUR_S: "1 to 6 h", DAY_S: "6 to 24 h",
     3 * DAY_S: "1 to 3 days", None: "3 days or more",
 }  # fmt: skip
-"""Names of classes by the seconds below which they are; ``None``: all that is longer."""
+"""Names of classes by their upper limit in seconds; ``None``: no limit."""
 
 
 def classified(seconds: str, classes: Mapping[int | None, str]) -> str:
-    """In SQL: the class of a time, NULL where that is not known or below 0."""
+    """Return SQL for the class of a time, NULL if that is unknown or below 0."""
     cases = "".join(
         f" WHEN {seconds} {'>= 0' if limit is None else f'BETWEEN 0 AND {limit - 1}'} THEN '{name}'"
         for limit, name in classes.items()
@@ -173,8 +173,8 @@ _TIMES_IN_QUEUE = (
 )
 _WAIT = f"(SELECT {{}} FROM (SELECT Started - Queued AS Wait FROM {_TIMES_IN_QUEUE}))"
 # A worker of A-REX writes Started and Ended in its local time with a false Z. The end in A-REX is UTC and comes soon
-# after that in the batch system, so their distance tells the worker's zone. Up to 3 hours may be stage-out, and what is
-# more than any zone tells nothing. A clock may be a minute off. (The same in schema/fleet/counted_jobs.sql.)
+# after that in the batch system, so their difference shows the worker's zone. Up to 3 hours may be stage-out. A larger
+# difference than any zone shows nothing. A clock may be wrong by a minute. (The same in schema/fleet/counted_jobs.sql.)
 _WAIT_OURS = f"""(SELECT {{}} FROM (SELECT CASE WHEN Wait BETWEEN -60 AND -1 THEN 0 WHEN Wait >= 0 THEN Wait END AS Wait
  FROM (SELECT Started - Queued + CASE
  WHEN After BETWEEN -60 AND 10799 OR After > 54000 THEN 0
@@ -208,7 +208,7 @@ _RAW = {
 """Columns by which jobs can be grouped, as stored."""
 _GROUP_BY = {"user_dn": "UserID", "vo": "VOID", "queue": "QueueID", "endpoint_url": "EndpointID", "status": "StatusID"}
 """Numbers group faster than their names."""
-# Version 2 has the first FQAN and the benchmark with the record, by number; the empty name means none.
+# Version 2 stores the first FQAN and the benchmark in the record, by number; the empty name means none.
 _RAW_2 = _RAW | {
     "fqan": "(SELECT nullif(Name, '') FROM FQANs WHERE ID = FQANID)",
     "benchmark": "(SELECT nullif(Name, '') FROM Benchmarks WHERE ID = BenchmarkID)",
@@ -223,12 +223,12 @@ _RAW_OURS = _RAW | {
     "walltime": f"CASE WHEN NOT NoWall THEN {_RAW['walltime']} END",
     "benchmark": f"nullif(coalesce(HoldBenchmark, {_RAW['benchmark']}), '')",
 }
-"""Of the jobs as they count (AccountedAAR)."""
+"""The jobs as they count (AccountedAAR)."""
 _GROUP_BY_2 = _GROUP_BY | {"fqan": "FQANID", "benchmark": "BenchmarkID"}
 
 
 class Selection(NamedTuple):
-    """Which jobs; what is not set does not matter."""
+    """The selected jobs; a field that is not set does not restrict them."""
 
     after_s: int | None = None
     """End time after this: arcctl's ``--end-from``."""
@@ -254,7 +254,7 @@ class Selection(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class JobTotals:
-    """What arcctl's stats are made of; durations in seconds, volumes in bytes."""
+    """The values of arcctl's stats; durations in seconds, volumes in bytes."""
 
     count: int
     walltime: int
@@ -269,12 +269,12 @@ class JobTotals:
 
     @property
     def cputime(self) -> int:
-        """Of user and kernel."""
+        """User and kernel time."""
         return self.cpuusertime + self.cpukerneltime
 
 
 class UsagePart(NamedTuple):
-    """Some jobs that agree in what was asked for; texts as stored, unescaped."""
+    """Some jobs with the same requested values; texts as stored, unescaped."""
 
     key: tuple[str | None, ...]
     core_count: int
@@ -286,7 +286,7 @@ class UsagePart(NamedTuple):
     stage_in_bytes: int
     stage_out_bytes: int
     jobs_without_wall: int = 0
-    """Those that count, without a measured clock time: it is 0."""
+    """Jobs that count, without a measured clock time: it is 0."""
     jobs_without_cpu: int = 0
     core_rest_s: int = 0
     """Core time less clock time times cores, of jobs whose runs had different cores."""
@@ -297,22 +297,22 @@ class UsagePart(NamedTuple):
 
 
 class MeasuredPart(NamedTuple):
-    """What was measured of GPUs and energy of some jobs, or of one; ``None`` where nothing tells it."""
+    """The measurements of GPUs and energy of some jobs, or of one; ``None``: unknown."""
 
     key: tuple[str | None, ...]
     gpu_s: float | None
-    """GPUs that the batch system gave, times clock time."""
+    """GPUs granted by the batch system, times clock time."""
     gpu_busy_s: float | None
-    """Of GPUs in full use, by samples."""
+    """GPU time in full use, by samples."""
     gpu_energy_j: float | None
-    """The jobs' share of what their cards drew, by samples."""
+    """The jobs' share of the energy of their cards, by samples."""
     energy_j: float | None
-    """Of the nodes, as the batch system measured it."""
+    """Energy of the nodes, as the batch system measured it."""
 
 
 _OURS = "AccountedAAR AS AAR"
 """
-The jobs of our own database as they count: without those that are held, and with what was decided (`records.holds`).
+The jobs of our own database as they count: without held ones, and with the operators' decisions (`records.holds`).
 """
 
 
@@ -321,7 +321,7 @@ def _counted(con: Connection) -> str:
 
 
 def whole(value: object) -> int:
-    """A number that is one, and fits; 0 for what was never measured: SQLite keeps texts and bytes as numbers, too."""
+    """Return a valid number; 0 if it was never measured: SQLite may store texts and bytes as numbers."""
     return int(value) if isinstance(value, int | float) and abs(value) < 2**63 else 0
 
 
@@ -338,16 +338,16 @@ def totals(con: Connection, selection: Selection) -> JobTotals:
 
 def distinct(con: Connection, selection: Selection, field: str) -> list[str]:
     """
-    The users, VOs or first FQANs (``users``, ``vos``, ``fqans``) of the selected jobs, as stored.
+    Return the users, VOs or first FQANs (``users``, ``vos``, ``fqans``) of the selected jobs, as stored.
 
-    In the order in which they first came; empty for having no FQAN.
+    They are in the order of first appearance; empty: no FQAN.
     """
     where, values = _where(con, selection)
     if field == "fqans" and schema_version(con) != 2:
         asked = f"SELECT ifnull({_FIRST_FQAN}, '') FROM AAR WHERE {where} GROUP BY 1 ORDER BY min(RecordID)"
     else:
         _said, column, table, _name = _NAMES[field]
-        # Without conditions it is quicker to ask for each name whether there is a job.
+        # Without conditions it is quicker to check for each name whether there is a job.
         condition = (
             f"EXISTS (SELECT 1 FROM AAR WHERE {column} = {table}.ID)"
             if not values
@@ -365,7 +365,7 @@ def job_ids(con: Connection, selection: Selection) -> Iterator[str]:
 
 
 def unknown_names(con: Connection, selection: Selection) -> Iterator[tuple[str, str]]:
-    """``(kind, name)`` of each name in a selection that no job ever had."""
+    """Return ``(kind, name)`` of each name in a selection that no job ever had."""
     for field, name in _NAMES.items():
         source = f"{name.table} WHERE {name.column}"
         if field == "fqans" and schema_version(con) != 2:
@@ -377,10 +377,10 @@ def unknown_names(con: Connection, selection: Selection) -> Iterator[tuple[str, 
 
 def parts(con: Connection, selection: Selection, keys: Sequence[str], *, everything: bool) -> Iterator[UsagePart]:
     """
-    The selected jobs, summed by ``keys`` (of `_RAW`), cores and benchmark; reads every job of the selection.
+    Sum the selected jobs by ``keys`` (of `_RAW`), cores and benchmark; reads every job of the selection.
 
-    ``everything``: also jobs that are not finished; else those that are published. Durations that are no
-    measurement count 0, as in the monthly sums.
+    ``everything``: also jobs that are not finished; else those that are published. Durations without a measurement
+    count 0, as in the monthly sums.
     """
     where, values = _where(con, selection)
     return _parts_of(con, keys, _counted(con), where if everything else f"{where} AND {_COUNTED}", values)
@@ -390,7 +390,7 @@ def measured_parts(
     con: Connection, selection: Selection, keys: Sequence[str], *, everything: bool
 ) -> Iterator[MeasuredPart]:
     """
-    What is known of GPUs and energy of the selected jobs, by ``keys``; of our own database.
+    Return the known GPUs and energy of the selected jobs, by ``keys``; only of our own database.
 
     No kept sum has these: it reads the values of the jobs in the range of time, or those of all jobs.
     """
@@ -427,7 +427,7 @@ def _parts_of(
     no_wall, no_cpu, core_rest, unpaired = "0", "0", "0", "0"
     if is_ours(con):
         raw = _RAW_OURS
-        # All jobs include some that do not count: no measurement of these is missing.
+        # All jobs include some that do not count: their measurements are not missing.
         no_wall, no_cpu = (f"CASE WHEN {column} THEN {_COUNTED} ELSE 0 END" for column in ("NoWall", "NoCpu"))
         core_rest, unpaired = "CoreRest", "(NoWall OR NoCpu)"
     user_s, kernel_s, wall_s = map(_sound, ("UsedCPUUserTime", "UsedCPUKernelTime", "UsedWalltime"))
@@ -465,7 +465,7 @@ class _KeptSums(NamedTuple):
     """The table, and which of its rows, in SQL."""
     number: str
     contribution: str
-    """The column of JobUsageShares that has the number of the row."""
+    """The column of JobUsageShares with the number of the row."""
     period: str
     is_daily: bool = False
     """A period is a day (since 1970), not a month (202611)."""
@@ -485,7 +485,7 @@ _KEPT = (
     _finer(OF_HOSTS),
     _finer(OF_DAYS, is_daily=True),
 )
-"""The first that tells what is asked is read."""
+"""The first one with the requested values is read."""
 _KEPT_COLUMNS = _GROUP_BY | {"fqan": "FQAN", "node_names": "Host", "project": "Project", "benchmark": "Benchmark"}
 _MONTH_OF = "substr({0}, 1, 4) || '-' || substr({0}, 5)"
 _MONTH_OF_DAY = "strftime('%Y-%m', {0} * 86400, 'unixepoch')"
@@ -497,10 +497,10 @@ class Waits(NamedTuple):
 
     vo: str | None
     jobs: int
-    """Those whose waiting time is known."""
+    """Jobs with a known waiting time."""
     median_s: int
     most_s: int
-    """Of nine jobs of ten at most (the 90th percentile)."""
+    """The 90th percentile: nine jobs of ten waited at most this time."""
 
 
 PERCENTILES = (
@@ -513,15 +513,15 @@ PERCENTILES = (
 """
 In SQL: jobs, median and 90th percentile of the times of the table Waited (Wait, Jobs) by one of its columns.
 
-Of n times in order these are the ones at the places n / 2 and 9 n / 10, rounded up.
+Of n times in order these are the ones at the positions n / 2 and 9 n / 10, rounded up.
 """
 
 
 def waits(con: Connection, start_s: int, before_s: int, *, one_of: int = 1) -> list[Waits]:
     """
-    By VO how long the jobs waited that ended in a time; first that of all jobs, whose VO is ``''``.
+    Return, by VO, how long the jobs that ended in a period waited; first all jobs, with the VO ``''``.
 
-    ``one_of``: only each such record is read, for a time with very many.
+    ``one_of``: read only each such record, for a period with very many.
     """
     whole_month, by_vo = (PERCENTILES.format(key=key) for key in ("Whole", "VOID"))
     rows = con.execute(
@@ -542,7 +542,9 @@ def waits(con: Connection, start_s: int, before_s: int, *, one_of: int = 1) -> l
 
 
 def walltimes(con: Connection, start_s: int, before_s: int) -> dict[str | None, tuple[int, int]]:
-    """By class of their wall time (`WALLTIME_CLASSES`) the jobs that ended in a time, and their core time in s."""
+    """
+    Return the jobs that ended in a period, by class of their wall time (`WALLTIME_CLASSES`), and their core time in s.
+    """
     unknown = "SELECT RecordID FROM FieldSources WHERE Source = 'unknown' AND Field = 'wall_s'"
     unmeasured = (
         f"AAR.RecordID IN ({unknown}) OR AAR.RecordID IN (SELECT RecordID FROM RecordHolds WHERE UsedWalltime = -1)"
@@ -559,7 +561,7 @@ def walltimes(con: Connection, start_s: int, before_s: int) -> dict[str | None, 
 
 
 def first_end_s(con: Connection) -> int | None:
-    """When the first job that counts ended, UTC seconds, pruned ones too; ``None`` before there is any."""
+    """Return when the first job that counts ended, UTC seconds, including pruned ones; ``None``: there is none."""
     asked = (
         f"SELECT (SELECT EndTime FROM {_OURS} WHERE {_COUNTED_OF_THOSE} ORDER BY EndTime LIMIT 1)"
         " UNION ALL SELECT min(Earliest) FROM MonthlyUsage WHERE Jobs > 0"
@@ -568,7 +570,7 @@ def first_end_s(con: Connection) -> int | None:
 
 
 def count_pruned(con: Connection) -> int:
-    """The jobs that were moved into archives: the sums keep neither their waiting time nor their wall time."""
+    """Count the jobs in archives: the sums keep neither their waiting time nor their wall time."""
     return int(con.execute("SELECT ifnull(sum(Jobs), 0) FROM Archives").fetchone()[0])
 
 
@@ -576,10 +578,10 @@ def kept_parts(
     con: Connection, selection: Selection, keys: Sequence[str], *, details: bool, everything: bool
 ) -> list[UsagePart] | None:
     """
-    The same as `parts` from sums that are kept in our own database; ``None`` where these do not tell what is asked.
+    Do the same as `parts` with the sums that our own database keeps; ``None`` if these lack a requested value.
 
-    Without ``details`` failures and volumes may be 0. What changed since the sums were made is read from its records,
-    and given twice: as it counted (with amounts below 0), and as it is.
+    Without ``details`` failures and volumes may be 0. Records that changed after the sums are returned twice: as they
+    counted (with amounts below 0), and as they are.
     """
     columns = {_KEPT_COLUMNS[key] for key in keys if key in _KEPT_COLUMNS} - {"Benchmark"}
     columns |= {name.number for field, name in _NAMES.items() if selection._asdict()[field]}
@@ -609,11 +611,11 @@ class _Periods(NamedTuple):
     first: int | None
     before: int | None
     edges: tuple[tuple[int, int, int], ...]
-    """Ends ``[from_s, before_s)`` of jobs that the periods lack (1), or have and the selection has not (-1)."""
+    """Ends ``[from_s, before_s)`` of jobs that the periods lack (1), or that only the periods have (-1)."""
 
     @property
     def edges_s(self) -> int:
-        """How long the edges are together."""
+        """Return the total length of the edges."""
         return sum(before_s - from_s for from_s, before_s, _sign in self.edges)
 
 
@@ -738,21 +740,21 @@ def _uncounted(con: Connection, selection: Selection, keys: Sequence[str]) -> It
 def _parts_of_some(
     con: Connection, keys: Sequence[str], records: str, where: str, values: Sequence[object]
 ) -> Iterator[UsagePart]:
-    """Of the records that a SELECT finds those that fulfil a condition, summed: found first, and looked up then."""
+    """Sum the records of a SELECT that meet a condition: they are found first, and then read."""
     source = f"({records}) AS Few CROSS JOIN {_OURS} ON AAR.RecordID = Few.RecordID"
     # A condition on AAR alone would let SQLite read all of it, to make a Bloom filter for a few records.
     return _parts_of(con, keys, source, f"CASE WHEN Few.RecordID THEN {where} END", values)
 
 
 def names(con: Connection, kind: str, prefix: str) -> list[str]:
-    """Names that begin so, for completion: kind is user, vo, fqan, queue, state, endpoint or job."""
+    """Return names that start with a text, for completion: kind is user, vo, fqan, queue, state, endpoint or job."""
     _said, _number, source, column = _Name("", "", "AAR", "JobID") if kind == "job" else _NAMES[f"{kind}s"]
     begin = escaped(prefix)
     shown: Callable[[object], str] = unescaped
     if kind == "fqan" and schema_version(con) != 2:
         source, column = "(SELECT AttrValue FROM AuthTokenAttributes WHERE AttrKey = 'mainfqan')", "AttrValue"
         if is_ours(con):
-            # Our monthly sums, which are few, have each, unescaped.
+            # Our monthly sums, which are few, have each name, unescaped.
             source, column, begin, shown = "v1_usage_by_month", "fqan", prefix, str
     rows = con.execute(
         f"SELECT DISTINCT {column} FROM {source} WHERE {column} >= ? AND {column} < ? AND {column} <> ''"
@@ -807,7 +809,7 @@ def _extra(attribute: str, asked: tuple[str, ...], version: int) -> tuple[str, l
     elif attribute == "rte":
         inner = f"SELECT RecordID FROM RunTimeEnvironments WHERE RTEName IN ({marks})"
     elif attribute == "dtrurl":
-        # As the job named it, or as it is shown, without its query.
+        # As the job named it, or as shown without its query.
         inner = f"SELECT RecordID FROM DataTransfers WHERE URL IN ({marks})"
         inner += f" OR substr(URL, 1, instr(URL, '?') - 1) IN ({marks})"
         both += both

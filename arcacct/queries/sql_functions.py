@@ -2,7 +2,7 @@
 A plugin of sqlite-utils and Datasette: SQL functions for the values in A-REX's tables.
 
 The entry points `sqlite_utils` and `datasette` of the distribution name this module. Each function is deterministic, so
-indexes and generated columns can use it; what it cannot convert becomes NULL.
+indexes and generated columns can use it; a value that it cannot convert becomes NULL.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def unescape(text: object) -> object:
-    """A text without A-REX's percent-escapes (``%27``, ``%23``, ``%25``, ``%0A``); another value as it is."""
+    """Return a text without A-REX's percent-escapes (``%27``, ``%23``, ``%25``, ``%0A``); another value unchanged."""
     return unescaped(text) if isinstance(text, str) else text
 
 

@@ -1,6 +1,4 @@
-"""
-Usage by any dimension: from kept sums where they suffice, else from the jobs; what corrected benchmarks would change.
-"""
+"""Usage by any dimension: from kept sums if they suffice, else from the jobs; and a preview of corrected benchmarks."""
 
 from __future__ import annotations
 
@@ -21,9 +19,8 @@ from arcacct.records.usage import has_imported, pruned
 from arcacct.times import HOUR_S, iso, months_between
 from arcacct.wording import count_of
 
-# Usage by whatever is asked: from sums that are kept where these know the answer, else from the jobs.
-#
-# Jobs, hours, normalised hours, efficiency. Sums are of integers, so they do not depend on the order of the jobs.
+# Usage by any dimension: from kept sums if these have the answer, else from the jobs.  Jobs, hours, normalised hours,
+# efficiency. Sums are of integers, so they do not depend on the order of the jobs.
 
 
 NEEDS = {
@@ -71,7 +68,7 @@ class UsageTable(NamedTuple):
     columns: tuple[str, ...]
     rows: list[tuple[str | int | float | None, ...]]
     total: tuple[str | int | float | None, ...] = ()
-    """All of it in one row, also what `UsageOrder.top` leaves out."""
+    """The total in one row, including the rows that `UsageOrder.top` leaves out."""
     lacking: Lacking = Lacking()
 
     def named(self) -> Iterator[dict[str, str | int | float | None]]:
@@ -80,21 +77,21 @@ class UsageTable(NamedTuple):
 
 
 class UsageOrder(NamedTuple):
-    """How the rows of an answer are to come."""
+    """The order of the rows of an answer."""
 
     column: str
-    """Of the table; empty cells come last."""
+    """A column of the table; empty cells come last."""
     way: str | None = None
     """``asc`` or ``desc``; ``None``: names from A to Z, amounts from the largest."""
     top: int | None = None
-    """So many rows only; one more has the sum of the rest."""
+    """The number of rows; one more row has the sum of the rest."""
 
 
 class Conversion(NamedTuple):
-    """Benchmarks that jobs are taken to have: one for all, or a multiple of theirs for those that have a type."""
+    """Benchmarks to assume for jobs: one for all, or a factor for those with a certain type."""
 
     benchmark: Benchmark
-    """That for all; or the type, with the factor as its value."""
+    """The benchmark for all; or the type, with the factor as its value."""
     is_factor: bool = False
 
     @classmethod
@@ -103,7 +100,7 @@ class Conversion(NamedTuple):
         return cls(Benchmark.parse(text.replace("=", ":", 1)), "=" in text)
 
     def millionths(self, core_s: int, recorded: Benchmark | None) -> int:
-        """Core time times benchmark, of jobs that have the recorded one."""
+        """Core time times benchmark, of jobs with the recorded benchmark."""
         if not self.is_factor:
             return self.benchmark.normalised(core_s)
         if recorded is None:
@@ -114,7 +111,7 @@ class Conversion(NamedTuple):
 
 @dataclass(slots=True)
 class UsageSum:
-    """A sum under way."""
+    """An unfinished sum."""
 
     jobs: int = 0
     wall_s: int = 0
@@ -126,14 +123,14 @@ class UsageSum:
     stage_in_bytes: int = 0
     stage_out_bytes: int = 0
     gpu_s: float | None = None
-    """Like the next: ``None`` where nothing tells it of any job."""
+    """Like the next: ``None`` if it is unknown for all jobs."""
     gpu_busy_s: float | None = None
     gpu_energy_j: float | None = None
     energy_j: float | None = None
     as_millionths: int = 0
-    """By other benchmarks: core time times `Conversion`."""
+    """With other benchmarks: core time times `Conversion`."""
     default_millionths: int = 0
-    """Core time times the default benchmark, as it is published of jobs without another."""
+    """Core time times the default benchmark, as published for jobs without their own."""
     jobs_without_wall: int = 0
     """Jobs without a measured clock time: it counts 0."""
     jobs_without_cpu: int = 0
@@ -147,7 +144,7 @@ class UsageSum:
         """Add some jobs."""
         wall_s, cpu_s, core_count = part.wall_s, part.cpu_s, part.core_count
         if not type(wall_s) is type(cpu_s) is type(core_count) is int:
-            # Of a database that somebody else made: SQLite holds anything in a column of numbers.
+            # For a foreign database: SQLite stores any type in a number column.
             wall_s, cpu_s, core_count = whole(wall_s), whole(cpu_s), whole(core_count)
         core_s = wall_s * core_count + whole(part.core_rest_s)
         self.jobs += part.jobs
@@ -174,7 +171,7 @@ class UsageSum:
             self.hs06_millionths += benchmark.normalised(core_s)
 
     def add_measured(self, part: MeasuredPart) -> None:
-        """Add what was measured of the GPUs and the energy of some jobs."""
+        """Add the measurements of GPUs and energy of some jobs."""
         for name, amount in zip(_MEASURED, part[1:], strict=True):
             if amount is not None:
                 setattr(self, name, (getattr(self, name) or 0.0) + amount)
@@ -189,7 +186,7 @@ class UsageSum:
         self, *, details: bool, measured: bool = False, conversion: Conversion | None = None, exact: bool = False
     ) -> dict[str, int | float | None]:
         """
-        The numbers that are shown; ``None`` is what is known of none of the jobs.
+        Return the displayed numbers; ``None``: unknown for all jobs.
 
         The efficiency is CPU time over core time of the jobs that have both. ``exact``: hours are not rounded.
         """
@@ -232,7 +229,7 @@ class UsageSum:
 
 
 UNMEASURED = ("jobs_without_wall", "jobs_without_cpu")
-"""Columns of every answer: without them an amount would look like all of it."""
+"""Columns of every answer: without them a partial amount would look complete."""
 _DETAILS = ("failed_jobs", "stage_in_bytes", "stage_out_bytes", *UNMEASURED, "jobs_without_benchmark")
 _MEASURED = ("gpu_s", "gpu_busy_s", "gpu_energy_j", "energy_j")
 
@@ -254,12 +251,12 @@ def usage(
     exact: bool = False,
 ) -> UsageTable:
     """
-    One row for each combination of what is asked ``by`` (of NEEDS), sorted by it or as ``order`` says.
+    Return one row for each combination of ``by`` (of NEEDS), sorted by it or by ``order``.
 
-    Finished jobs as they are published count; with ``active``, a state in the selection or in ``by``, all jobs do.
-    ``measured``: GPUs and energy, too, as far as telemetry and the batch system tell them; it reads their rows.
-    ``conversion``: hours times benchmark as they are and as they would be, too. ``exact``: core hours and hours times
-    benchmark are not rounded, for sums. Raises UsageError for an order by what is no column.
+    Finished jobs count as published; with ``active``, a state in the selection or in ``by``, all jobs count.
+    ``measured``: also GPUs and energy, if telemetry or the batch system reports them; it reads their rows.
+    ``conversion``: also hours times benchmark, as they are and as they would be. ``exact``: core hours and hours times
+    benchmark are not rounded, for sums. Raises UsageError for an order by an unknown column.
     """
     keys = tuple(dict.fromkeys(NEEDS[name] for name in by))
     everything = active or bool(selection.states) or "status" in by
@@ -330,7 +327,7 @@ _CLASSES = {"wait": [*questions.WAIT_CLASSES.values()], "walltime": [*questions.
 
 
 def _rank(name: str, text: str | None) -> int:
-    """Where a name stands that has an order of its own; 0 for others."""
+    """Return the position of a name that has an order of its own; 0 for others."""
     if text is None:
         return 0
     if name == "cores":
@@ -358,7 +355,7 @@ def _shown(name: str, stored: str | None) -> str | None:
         role = None if found is None or found.role == "NULL" else found.role
         return role if name == "role" else None if found is None else found.group
     if name in ("year", "week") and stored:
-        # Of a month, and of a day.
+        # For a month, and for a day.
         return stored[:4] if name == "year" else _week_of(stored)
     if name == "infrastructure":
         return "grid" if stored else "local"
@@ -376,12 +373,12 @@ def _week_of(day: str) -> str:
     try:
         year, week, _day = date.fromisoformat(day).isocalendar()
     except ValueError:
-        # Of a year that has five digits.
+        # For a year with five digits.
         return day
     return f"{year:04d}-W{week:02d}"
 
 
-# What corrected benchmarks would change, as a table: by month and VO, before, after, difference.
+# The effect of corrected benchmarks, as a table: by month and VO, before, after, difference.
 
 
 COLUMNS = ("month", "vo", "type", "jobs", "before_h", "after_h", "difference_h")

@@ -1,6 +1,4 @@
-"""
-A month in every place that has it, side by side: control directory, databases, ledger, sync message, EGI's portal.
-"""
+"""A month in every place that has it: control directory, databases, ledger, sync message, EGI's portal."""
 
 from __future__ import annotations
 
@@ -53,7 +51,7 @@ from arcacct.times import HOUR_S, Month, iso, month_bounds, month_name
 from arcacct.wording import count_of
 
 _PATIENCE_S = 20.0
-"""How long to wait for a moment in which A-REX does not write."""
+"""How long to wait until A-REX does not write."""
 _LOOKED_UP_JOBS = 500
 _TODO = "`arcacct import arex` imports it"
 _LATE = "`arcacct sweep` records later changes"
@@ -70,9 +68,8 @@ def verify(
     exported_s: int | None = None,
 ) -> MonthReport:
     """
-    Compare everything that there is of a month (of end times, UTC); ``portal`` are exports of the portal.
-
-    ``exported_s`` is when these were made; ``None``: when their files were written.
+    Compare all data of a month (of end times, UTC); ``portal`` are exports of the portal. ``exported_s`` is the time of
+    these exports; ``None``: the times of their files.
 
     Raises InputError for an export that cannot be read, StoreError when a database cannot.
     """
@@ -80,7 +77,7 @@ def verify(
     report = MonthReport()
     try:
         has_records = any(one.has_records for one in targets)
-        # Versions of records are compared where records were sent, and only there: they are what costs.
+        # Versions of records are compared only for targets with records, because this is slow.
         read = reader.ended_between if has_records else reader.usage_ended_between
         pages = read(accounting, *month_bounds(*month))
         digests = sent.digests_in(publishing, month_bounds(*month)) if has_records else None
@@ -101,7 +98,7 @@ def verify(
             for target in targets:
                 one = _AtTarget(target, accounting, jobs, doubtful, has_portal=bool(portal))
                 one.compare(report)
-                # Who counts by sites is behind the portal.
+                # A receiver that counts by site is behind the portal.
                 counted += [one] if target.plugin.site else []
             if portal:
                 month_cells = usage_cells(accounting, [month])
@@ -188,11 +185,11 @@ def _source(name: str, amount: JobSums) -> Source:
 
 
 Doubtful = Mapping[str, ImplausibleRecord]
-"""By JobID the records that have values that cannot be true."""
+"""By JobID, the records with values that cannot be true."""
 
 
 def _implausible(report: MonthReport, con: Connection, month: Month) -> Doubtful:
-    """Those of the month: of the ones that are held nothing is published, so that the month is not all there."""
+    """Report the month's impossible values: held records are not published, so the month is incomplete."""
     start, end = month_bounds(*month)
     found = {one.job_id: one for one in held_records(con, ImplausibleFilter(ended_from=start, ended_before=end))}
     held = [one for one in found.values() if one.state == HELD]
@@ -209,7 +206,10 @@ def _implausible(report: MonthReport, con: Connection, month: Month) -> Doubtful
 def _control_directory(
     report: MonthReport, settings: Settings, accounting: Connection, jobs: MonthJobs, month: Month, doubtful: Doubtful
 ) -> None:
-    """A-REX removes files of old jobs: it may have fewer jobs than the database, but none that is not there."""
+    """
+    Compare with the control directory: A-REX removes files of old jobs, so it may have fewer jobs than the database,
+    but no additional one.
+    """
     name = "control directory"
     total = JobSums()
 
@@ -273,7 +273,7 @@ def _cpu_s(usage: Usage) -> int:
 
 
 def _control_jobs(settings: Settings, month: Month) -> Iterator[tuple[str, Usage | str]]:
-    """The jobs of the month, by id with what they used, or with what is wrong with their files."""
+    """Return the jobs of the month by id, with their usage or the problem of their files."""
     start, end = month_bounds(*month)
     unreadable: list[tuple[str, str]] = []
 
@@ -367,7 +367,7 @@ def _pages(here: Places, path: str, month: Month) -> Iterator[dict[str, Ended]]:
 
 
 def _absent(con: Connection, ended: Mapping[str, Ended], archived: set[str]) -> Iterator[tuple[str, str]]:
-    """Of jobs that do not end in this month here: those that do not end at all, and are not put away either."""
+    """Return those jobs without an end in this month here that have no end at all, and are not archived either."""
     known = known_jobs(con, list(ended))
     for job_id, one in ended.items():
         ours = known.get(job_id)
@@ -395,7 +395,7 @@ _MOST_COMPARED = 1000
 
 
 class _TargetMonth:
-    """What the ledger says of a target and a month."""
+    """The ledger's data about a target and a month."""
 
     def __init__(self, plugin: TargetPlugin, publishing: Connection, month: Month) -> None:
         known = target_months.kinds(publishing, plugin.target.block)
@@ -407,12 +407,12 @@ class _TargetMonth:
         self.has_records = plugin.has_records(self.kind)
 
     def was_accepted(self, incarnation: str) -> bool:
-        """Whether an operator accepted the month as this incarnation of the accounting database has it."""
+        """Whether an operator accepted the month for this incarnation of the accounting database."""
         return self.month in target_months.accepted(self.ledger, self.plugin.target.block, incarnation).ever
 
 
 class _AtTarget:
-    """What the ledger says that a receiver was given of a month, and why it lacks a job, or has one too many."""
+    """The ledger's data about a month at a receiver, and why it lacks a job, or has one too many."""
 
     def __init__(
         self, target: _TargetMonth, accounting: Connection, jobs: MonthJobs, doubtful: Doubtful, *, has_portal: bool
@@ -439,16 +439,16 @@ class _AtTarget:
         self._unanswered = sent.pending(self._ledger, self._block)
         self._unanswered_jobs = set(self._unanswered.values())
         unsure = target_months.uncertain(known).get(target.month)
-        # Of sums the ledger that was replaced knew every key, and this one took them over.
+        # The replaced ledger knew every key of sums, and this one took them over.
         is_answered = unsure is not None and unsure.answered_s is not None
         self._is_unsure = is_answered and (target.has_records or unsure is None or unsure.jobs is None)
         # Its months are never held, so no one accepts them.
         self._may_keep_forgotten = unsure is not None and self._plugin.keeps_first
         self._pruned_unknown = 0
-        """Archived jobs that a lost ledger may have known as sent."""
+        """Archived jobs that a lost ledger may have had as sent."""
 
     def compare(self, report: MonthReport) -> None:
-        """Its jobs or its sums, and the counts of the sync message."""
+        """Compare its jobs or its sums, and the counts of the sync message."""
         plugin, name, month = self._plugin, self._plugin.target.name, self._target.month
         compare = self._delivered if self._target.has_records else self._sums
         doubts = [(None, text) for text in self._doubts()]
@@ -470,7 +470,7 @@ class _AtTarget:
             notes.append(f"jura-ng's sums stay there, and count in addition: {decision}")
         report.add(source, chain(doubts, self._noted(differences)), *notes)
         if plugin.counts is not None:
-            # It tells the receiver how many jobs it was given.
+            # It reports to the receiver how many jobs it was sent.
             said = sum(one.jobs for one in self._live_sums(COUNTS))
             missed = not source.jobs and bool(self._wanted.jobs)
             counted = f"the database has {self._wanted.jobs}" if missed else f"{source.jobs or 'none'} were given"
@@ -508,7 +508,7 @@ class _AtTarget:
         )
 
     def _forgotten(self) -> int:
-        """How many jobs only a lost ledger may have known as sent, at a receiver that keeps what it has."""
+        """Return how many jobs only a lost ledger may have had as sent, at a receiver that keeps its records."""
         if not self._plugin.keeps_first or not incarnation.is_successor(self._ledger):
             return 0
         start, end = self._target.ended
@@ -516,7 +516,7 @@ class _AtTarget:
         here = reader.by_job_id(self._accounting, list(former))
         gone = [job_id for job_id in former if job_id not in here or not reader.is_publishable(here[job_id])]
         moved = [job_id for job_id in here.keys() - {*gone} if not start <= here[job_id].end_time < end]
-        # Of a job that ended again in another month it keeps a version, and only the lost ledger knew which.
+        # If a job ended again in another month, the receiver keeps a version, and only the lost ledger knew which.
         states = held.states(self._ledger, self._block, [*gone, *moved])
         unlike = {job_id for job_id, state in states.items() if state == "correction"}
         return len({*gone} - sent.ever_carried(self._ledger, self._block, gone) | unlike)
@@ -531,7 +531,7 @@ class _AtTarget:
 
     def sent_after(self, moment_s: int, names: Mapping[str | None, Iterable[str]]) -> Counter[str]:
         """
-        By VO as the portal compares it: jobs in what the receiver was sent of the month since a moment.
+        Return, by VO as the portal compares it, the jobs in messages of the month since a time.
 
         ``names``: the receiver's VOs by recorded VO.
         """
@@ -549,7 +549,7 @@ class _AtTarget:
 
     def unsent(self, cells: Iterable[UsageCell]) -> Iterator[portal.NotedJobs]:
         """
-        By VO what sums lack that is in no other way known of single jobs: they wait, or their month is held.
+        Return, by VO, what sums lack without another note about single jobs: they wait, or their month is held.
 
         ``cells``: all usage of the month.
         """
@@ -638,7 +638,7 @@ class _AtTarget:
             has.drop(list(self._moved(has)))
         is_same = has.differing == has.gone and next(self._lost(has), None) is None
         is_all = is_same and has.jobs == self._wanted.jobs
-        # What it was given is known by its wall time; the CPU time only where that is the database's.
+        # The sent amount is known by its wall time; the CPU time only if it is that of the database.
         lacking_s = 0 if is_all or not is_same else sum(job.cpu_s for job in has.missing())
         cpu_s = self._wanted.cpu_s - lacking_s if is_same else None
         self._pruned_unknown = self._unknown_of_pruned(has, is_same=is_same)
@@ -672,7 +672,7 @@ class _AtTarget:
         return Source(self._plugin.target.name, has.jobs, has.wall_s, cpu_s), differences()
 
     def _how(self, job_id: str) -> str:
-        """What a record was and is, in brackets; empty if that is not known."""
+        """Return the former and the present state of a record, in brackets; empty if unknown."""
         found = changed_since_sent(
             self._accounting, self._ledger, self._block, job_id, keeps_first=self._plugin.keeps_first
         )
@@ -689,7 +689,7 @@ class _AtTarget:
         """
         The jobs that the receiver had in this month, and has in another one now, under the same key.
 
-        Somebody there made room, and the job was sent anew. `PublishedTotals` says where it counts, its end does not:
+        Somebody there made room, and the job was sent again. `PublishedTotals` says where it counts, its end does not:
         the receiver may have kept the earlier version.
         """
         here = published_total_ids(self._ledger, self._block, self._target.month)

@@ -1,4 +1,4 @@
-"""What a comparison of a month found: sources, findings, differences and deviations."""
+"""The results of a comparison of a month: sources, findings, differences and deviations."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ UNTIL_PORTAL = "unknown until compared with the portal"
 
 
 class Source(NamedTuple):
-    """What one place has of the month; ``None`` is not known there."""
+    """The data of one place about the month; ``None`` is unknown there."""
 
     name: str
     jobs: int | None = None
@@ -25,11 +25,11 @@ class Source(NamedTuple):
     proof: str = ""
     """How far a receiver's figures are known: ``stored`` (it named each record), ``handed to AMS``, ``written``."""
     unknown: str = ""
-    """Why it is unknown whether it agrees, and what decides it; only if it does not differ."""
+    """Why it is unknown whether it agrees, and how to find out; only if it does not differ."""
     not_selected: int = 0
-    """Jobs of the database that ``vofilter`` keeps from this target: no difference, and never left unsaid."""
+    """Jobs of the database that ``vofilter`` excludes from this target: no difference, but always reported."""
     surplus: str = ""
-    """How many jobs too many a receiver that never deletes a record has, without usage; empty for none."""
+    """How many records without usage a receiver that never deletes counts as jobs; empty: none."""
 
     @property
     def answer(self) -> str:
@@ -41,7 +41,7 @@ class Source(NamedTuple):
 
 
 class Deviation(NamedTuple):
-    """What one place has otherwise than the database, and why."""
+    """A value of a place that differs from the database, and why."""
 
     source: str
     job_id: str | None
@@ -50,11 +50,11 @@ class Deviation(NamedTuple):
 
 
 Finding = tuple[str | None, str]
-"""What is otherwise at a place: job id (``None``: not known by job) and text."""
+"""A difference at a place: job id (``None``: not known by job) and text."""
 
 
 class Differences:
-    """Deviations in the order in which they were found: those of every job of a month, if need be, on disk."""
+    """Deviations in the order of discovery; very many are stored on disk."""
 
     def __init__(self) -> None:
         self._file = tempfile.SpooledTemporaryFile(_IN_MEMORY_BYTES)  # noqa: SIM115  as long as it is asked
@@ -68,17 +68,17 @@ class Differences:
         return (Deviation(*json.loads(line)) for line in self._file)
 
     def append(self, one: Deviation) -> None:
-        """One more."""
+        """Add one."""
         self._file.write(json.dumps(one).encode("ascii") + b"\n")
         self._count += 1
 
     def close(self) -> None:
-        """Give back the room on disk."""
+        """Release the space on disk."""
         self._file.close()
 
 
 class MonthReport:
-    """The whole comparison; to be closed."""
+    """The whole comparison; close it at the end."""
 
     def __init__(self) -> None:
         self.sources: list[Source] = []
@@ -88,23 +88,23 @@ class MonthReport:
 
     @property
     def agrees(self) -> bool:
-        """Whether every place is known to have what the database has."""
+        """Whether every place certainly agrees with the database."""
         return all(source.agrees and not source.unknown for source in self.sources)
 
     @property
     def differs(self) -> bool:
-        """Whether some place is known to have something else."""
+        """Whether some place certainly differs."""
         return not all(source.agrees for source in self.sources)
 
     def settle(self) -> None:
-        """The portal has what the database has: what only it could tell is known."""
+        """Note that the portal agrees with the database: this also settles what only the portal could show."""
         self.sources = [
             source._replace(unknown="") if source.unknown.startswith(UNTIL_PORTAL) else source
             for source in self.sources
         ]
 
     def add_deviations(self, place: str, found: Iterable[Finding]) -> bool:
-        """Note what is otherwise at a place; whether there was anything."""
+        """Note the differences at a place; return whether there are any."""
         before = len(self.differences)
         for one in found:
             self.differences.append(Deviation(place, *one))
@@ -112,14 +112,14 @@ class MonthReport:
 
     def add(self, source: Source, found: Iterable[Finding] = (), *notes: str) -> None:
         """
-        One more place, which agrees if nothing was ``found``.
+        Add one place, which agrees if nothing was ``found``.
 
-        ``notes`` are no differences, but worth to be known.
+        ``notes`` are no differences, but useful to know.
         """
         differs = self.add_deviations(source.name, found)
         self.sources.append(source._replace(agrees=source.agrees and not differs))
         self.add_deviations(source.name, ((None, text) for text in notes))
 
     def close(self) -> None:
-        """Give back the room on disk."""
+        """Release the space on disk."""
         self.differences.close()

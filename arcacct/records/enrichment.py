@@ -131,7 +131,7 @@ def _rank(field: str, source: str) -> tuple[int, str]:
     """
     Return the rank of a source for a field; lower is stronger.
 
-    A source that is not in SOURCES is a batch system of another package, which may not be installed any more. It ranks
+    A source that is not in SOURCES is a batch system of another package, which may no longer be installed. It ranks
     directly after the built-in batch systems. Two such sources rank by name, so the order of imports does not matter.
     """
     known = "mjf_*" if field.startswith("mjf_") else field

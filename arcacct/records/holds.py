@@ -82,7 +82,7 @@ def judged(row: Sequence[Any]) -> tuple[ImplausibleValue, ...]:
 
 
 def judge(con: Connection, record_ids: Iterable[int]) -> None:
-    """Hold the records that have impossible values now, and release those that have no such values any more."""
+    """Hold the records that have impossible values now, and release those that no longer have any."""
     ids = ",".join(str(int(record_id)) for record_id in record_ids)
     for row in con.execute(f"SELECT {VALUES} {FROM} WHERE AAR.RecordID IN ({ids})").fetchall():
         found = judged(row)

@@ -93,7 +93,7 @@ def check(
                         questions += _questions(path, con, kind)
                         files.append(_file(path, con, kind))
                         if kind is ACCOUNTING:
-                            # What cannot be read is found by the questions.
+                            # Queries find what cannot be read.
                             with suppress(DatabaseError):
                                 last_seq = database_incarnation.highest_seq(con)
                         else:
@@ -103,7 +103,7 @@ def check(
                 except StoreError as error:
                     if CHECK_SHOWS not in str(error):
                         raise
-                    # Nothing in it can be asked.
+                    # Nothing in it can be queried.
                     advice = "restore a backup with `arcacct db restore FILE`"
                     raise StoreError(str(error).replace(CHECK_SHOWS, advice)) from error
         memory = _Memory(here, files, last_seq, anew=anew)
@@ -177,7 +177,7 @@ class _Memory:
         self._sound: list[str] = []
         self.earlier: frozenset[str] = frozenset()
         self.begun_s = int(time.time())
-        # A file with other content was not written by this program, and is ignored.
+        # A file with other content is not from this program, and is ignored.
         with suppress(OSError, ValueError, KeyError, TypeError), open(self._path, encoding="utf-8") as file:
             found = parsed(file.read(_LARGEST_CHARACTERS))
             is_same = found["files"] == files and found["last_seq"] <= last_seq
@@ -191,8 +191,8 @@ class _Memory:
         except (DatabaseError, UnicodeDecodeError) as error:
             if not is_damage(error):
                 raise
-            # What is damaged is known by now: the pages were asked first.
-            # A question to the ledger reads the accounting database, too.
+            # Known damage is not repeated: the pages were checked first. A check of the ledger reads the accounting
+            # database, too.
             why = f", since {' and '.join(others)} is damaged" if others else ""
             problems = [f"not checked{why}: {error}"]
         if not problems:

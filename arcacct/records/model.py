@@ -175,7 +175,7 @@ class Job(NamedTuple):
     exit_code: int | None = None
     node_count: int | None = None
     core_count: int | None = None
-    """Of all nodes together."""
+    """The cores of all nodes together."""
     memory_kib: int | None = None
     """Maximum resident memory."""
     virtual_memory_kib: int | None = None
@@ -234,7 +234,7 @@ class FQAN(NamedTuple):
     """
 
     group: str
-    """With its leading slash: ``/atlas/uk``."""
+    """The group with its leading slash: ``/atlas/uk``."""
     role: str | None = None
     capability: str | None = None
 

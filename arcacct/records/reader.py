@@ -82,7 +82,7 @@ class Page(NamedTuple):
     last_seq: int
     """The last position that was read, also if no record was wanted."""
     others: list[tuple[int, str]]
-    """Seq and JobID of final records that are not published (any more): held, without usage, or ended too early."""
+    """Seq and JobID of final records that are not published, or no longer: held, without usage, or ended too early."""
 
 
 def logged_after(con: Connection, seq: int, horizon: int, *, ended_from: int = 0) -> Page | None:
@@ -298,9 +298,9 @@ _aar: Callable[[Any], AAR] = partial(tuple.__new__, AAR)
 _transfer: Callable[[Any], Transfer] = partial(tuple.__new__, Transfer)
 """Create these tuples from all their values, in order, at two thirds of the usual cost."""
 _decoded = JSONDecoder().raw_decode
-"""Of a key that occurs twice, the last counts: for a job that ran twice, the times of the last run."""
+"""If a key occurs twice, the last counts: for a job that ran twice, the times of the last run."""
 _named = JSONDecoder(object_pairs_hook=lambda pairs: dict(reversed(pairs))).raw_decode
-"""Of a key that occurs twice, the first counts."""
+"""If a key occurs twice, the first counts."""
 
 
 @lru_cache(maxsize=1024)

@@ -44,7 +44,7 @@ Alone = Callable[[], AbstractContextManager[None]]
 
 
 class PruneOptions(NamedTuple):
-    """Which jobs to prune, and where to."""
+    """The jobs to prune, and the archive."""
 
     ended_before: int
     """UTC seconds."""

@@ -199,16 +199,16 @@ BOUNDS = {
     ),
     WALL_BEYOND_LIFE: (
         (
-            f"wall time is at most end - submission + {CLOCK_S} s; without a submission, end - start of the run; of a"
-            " job that A-REX had given up before, the end is that of the batch system"
+            f"wall time is at most end - submission + {CLOCK_S} s; without a submission, end - start of the run; if"
+            " A-REX had given up the job before, the end is that of the batch system"
         ),
         "a run cannot last longer than its job exists",
     ),
     CPU_BEYOND_CORES: (
         (
-            f"CPU time is at most wall time x cores x {CPU_FACTOR} + {CPU_SLACK_S} s; of an unknown wall time, end -"
-            f" submission counts; of unknown cores, {THREADS_OF_NODE} processors for each node, and a decision has no"
-            " bound"
+            f"CPU time is at most wall time x cores x {CPU_FACTOR} + {CPU_SLACK_S} s; if the wall time is unknown,"
+            f" end - submission counts; if the cores are unknown, {THREADS_OF_NODE} processors for each node, and a"
+            " decision has no bound"
         ),
         "a core of POWER has 8 hardware threads (SMT8); Linux supports 8192 processors on a node",
     ),

@@ -1,4 +1,4 @@
-"""How many cores the site had on each day: by its configuration, else by the telemetry of its nodes."""
+"""The cores of the site on each day: by its configuration, else by the telemetry of its nodes."""
 
 from __future__ import annotations
 
@@ -13,21 +13,24 @@ DAY_S = 86_400
 
 
 class Capacity(NamedTuple):
-    """The installed cores by day (since 1970), and where they are from."""
+    """The installed cores by day (since 1970), and their source."""
 
     cores: dict[int, int]
     """Days with unknown cores are missing."""
     source: str
     """For people."""
     lacking: str = ""
-    """What to do to have those of other days."""
+    """What to do to know those of other days."""
 
 
 _LACKING = "write cores=NUMBER into [arcacct], or import Sonar's telemetry of the cluster and of every node of it"
 
 
 def installed(configured: Sequence[InstalledCores], con: Connection, start_s: int, before_s: int) -> Capacity:
-    """The cores on each day of a time: from ``cores`` lines if there is any, else from the nodes that Sonar reports."""
+    """
+    Return the cores on each day of a period: from ``cores`` lines if there is any, else from the nodes that Sonar
+    reports.
+    """
     days = range(start_s // DAY_S, -(-before_s // DAY_S))
     if not configured:
         return _of_telemetry(con, days)
@@ -66,7 +69,7 @@ def _of_telemetry(con: Connection, days: range) -> Capacity:
             missing.add(name)
             unknown.add(span, 1)
             continue
-        # What a node was before it first said so is what it said then.
+        # Before its first report, a node counts as in that report.
         begins = [days.start, *(day for day, _count in known[1:])]
         for (_day, count), begin, end in zip(known, begins, [*begins[1:], days.stop], strict=True):
             cores.add(range(max(begin, span.start), min(end, span.stop)), count)

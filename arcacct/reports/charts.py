@@ -1,4 +1,4 @@
-"""Texts, numbers and charts of a report as HTML: charts are boxes whose sizes the page's style sheet draws."""
+"""Texts, numbers and charts of a report as HTML: charts are boxes; the page's style sheet gives their sizes."""
 
 from __future__ import annotations
 
@@ -13,9 +13,8 @@ from arcacct.reports.tables import Column, Report, Row, Table, Value, readable
 from arcacct.times import month_bounds
 from arcacct.wording import sanitise_line
 
-# Texts, numbers and charts of a report as HTML. Letters have the size of the page's, whatever the width of a chart.
-#
-# What people, VOs and jobs are called is none of ours: every text goes through `wording.sanitise_line` and is escaped.
+# Texts, numbers and charts of a report as HTML. Text has the size of the page's text, for any width of a chart. Names
+# of people, VOs and jobs are foreign text: every text goes through `wording.sanitise_line` and is escaped.
 
 
 COLOURS = 6
@@ -35,14 +34,14 @@ class _Stack(NamedTuple):
 
     name: str
     label: str
-    """Below it, as HTML; empty: there is no room."""
+    """The text below it, as HTML; empty: there is no space."""
     parts: Sequence[float] | None
     """From the bottom, one for each colour; ``None``: unknown."""
     value: str = ""
 
 
 def text(content: str) -> str:
-    """Any text as HTML; a date in it stays on one line."""
+    """Return any text as HTML; a date in it stays on one line."""
     return _DATE.sub(
         lambda found: f'<span class="date">{found[1]}</span>{"<wbr>T" if found[2] else ""}',
         escape(sanitise_line(content, _LONGEST)),
@@ -50,7 +49,7 @@ def text(content: str) -> str:
 
 
 def shown(column: Column, value: Value) -> str:
-    """A value as people read it; an estimated one with its mark."""
+    """Return a value for people; an estimated one has a mark."""
     if value is None:
         return "–"  # noqa: RUF001  a dash
     if isinstance(value, str):
@@ -61,7 +60,7 @@ def shown(column: Column, value: Value) -> str:
     digits = 0 if isinstance(value, int) or value >= 1000 else 1 if value >= 10 else 2
     least = 0.01
     if 0 < value < least / 2:
-        # It is little, and not nothing.
+        # It is a small amount, but not zero.
         return f"{mark}&lt;{THIN}{least}"
     return mark + f"{value:,.{digits}f}".replace(",", THIN)
 
@@ -76,7 +75,7 @@ def short(value: float) -> str:
 
 
 def charts(report: Report) -> Iterable[str]:
-    """Usage by VO, by month and by day, as far as there is any."""
+    """Return charts of usage by VO, by month and by day, if there are any data."""
     by_vo = report.table("vo")
     hours = by_vo.columns[by_vo.column("core_hours")]
     of_vos = {row.key: by_vo.number(row, "core_hours") for row in by_vo.rows}

@@ -1,4 +1,4 @@
-"""`arcacct report`: a month for who pays for it, on the terminal, as a page and as CSV."""
+"""`arcacct report`: a month for those who pay for it, on the terminal, as a page and as CSV."""
 
 from __future__ import annotations
 
@@ -142,7 +142,7 @@ def _tell(made: Report, asked: ReportRequest, html_file: str | None, csv_file: s
 
 
 def _write(path: str, text: str, asked: ReportRequest) -> None:
-    """A file that names users is for who made it; with pseudonyms anybody may read it. Raises InputError."""
+    """Write a file: only its owner can read names of users; with pseudonyms all users can. Raises InputError."""
     replace_file(path, text.encode("utf-8", "backslashreplace"), 0o644 if asked.is_pseudonymous else 0o600)
 
 

@@ -30,9 +30,9 @@ def federation_report(
     users: int,
 ) -> tuple[Report, Sequence[str]]:
     """
-    A month of all CEs in these datasets, and what is wrong with the files that it does not have.
+    Report a month of all CEs in these datasets, and the problems of files that were left out.
 
-    Raises InputError for a directory without a dataset, and for a file of pledges that cannot be used.
+    Raises InputError for a directory without a dataset, and for an unusable file of pledges.
     """
     start_s, before_s = month_bounds(*month)
     of_month = Selection(from_s=start_s, before_s=before_s)
@@ -77,7 +77,7 @@ def federation_report(
     made, read = answered("duckdb", every, tables, tables_of(of_years, measured=False))
     found = concerned(read, of_month, FleetSelection())
     if found.problems:
-        # Readers of the page do not see what the command printed.
+        # Readers of the page do not see the command's output.
         problems = f"{count_of(len(found.problems), 'problem')} with the exported files"
         note = f"The figures may be incomplete: {problems}; `arcacct fleet verify` names each."
         made = (made[0]._replace(notes=(*made[0].notes, note)), *made[1:])

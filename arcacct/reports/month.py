@@ -1,4 +1,4 @@
-"""All that is to be said of a month, as tables: usage, pledge, failures, users, GPUs, energy, publishing, changes."""
+"""The tables of a month: usage, pledge, failures, users, GPUs, energy, publishing, changes."""
 
 from __future__ import annotations
 
@@ -40,11 +40,11 @@ from arcacct.wording import count_of
 _HOUR_S = 3600
 _DAY_S = 86_400
 _LARGEST_SAMPLE = 25_000
-"""Jobs whose waiting times are looked at: nine events of each are read. Enough for a third of a per cent of rank."""
+"""Jobs whose waiting times are read: nine events of each. The rank is exact to a third of a per cent."""
 _EXAMPLES = 3
 """Number of differences shown per place; `arcacct verify` shows all."""
 _CODES = {0: "it ran and ended with 0", 1: "exit code 1 or unknown"}
-"""What A-REX writes where the job did not fail, and where it did not learn how."""
+"""A-REX's codes of a job that did not fail, and of one whose failure is unknown."""
 _SIGNALS = range(129, 161), range(257, 289)
 """Exit codes of jobs that a signal ended: of a shell, and of PBS and Torque, which add 256."""
 _LEAST_H = 0.1
@@ -61,24 +61,24 @@ _USAGE = {
     "jobs_without_wall": Column("jobs_without_wall", "Without wall time", "jobs"),
     "jobs_without_cpu": Column("jobs_without_cpu", "Without CPU time", "jobs"),
 }
-"""As `arcacct stats` names and computes them; CPU hours are its cpu_s."""
+"""With the names and values of `arcacct stats`; CPU hours are its cpu_s."""
 
 
 class ReportRequest(NamedTuple):
-    """What the report is asked to have."""
+    """The requested parts of the report."""
 
     month: Month
     pledge: str | None = None
     """The pledge file."""
     is_pseudonymous: bool = False
     users: int = 10
-    """How many of the users that used most."""
+    """The number of users to list, by usage."""
     with_publishing: bool = True
-    """Compare the month with what the receivers have, which reads every job of it."""
+    """Compare the month with the receivers' data, which reads every job of it."""
 
 
 class ReportData(NamedTuple):
-    """A report, and what to remember of it."""
+    """A report, and the data to store about it."""
 
     report: Report
     history: ReportHistory
@@ -94,9 +94,9 @@ def month_report(
     settings: Settings, accounting: Connection, publishing: Connection, asked: ReportRequest, written_s: int
 ) -> ReportData:
     """
-    Everything of a month (of end times, UTC), at the time of writing (UTC seconds).
+    Return the report of a month (of end times, UTC), at the time of writing (UTC seconds).
 
-    Raises InputError for a file of the site's that cannot be used, StoreError when a database cannot.
+    Raises InputError for an unusable file of the site, StoreError if a database cannot be read.
     """
     start_s, before_s = month_bounds(*asked.month)
     name = f"{asked.month[0]:04d}-{asked.month[1]:02d}"
@@ -118,7 +118,7 @@ def month_report(
         return usage(accounting, selection, by, details=False, exact=True)
 
     first = first_month(asked.month)
-    # An import of later jobs has seen the month, too.
+    # An import of later jobs has also covered this month.
     lacking = [
         one for one in last_months(asked.month, 24) if before_recording(accounting, month_bounds(*one)[0], written_s)
     ]
@@ -189,7 +189,7 @@ def job_sizes(ask: Ask) -> Table:
 
 
 def _implausible(con: Connection, start_s: int, before_s: int) -> Iterator[str]:
-    """What these figures lack, and have, of jobs with values that cannot be true."""
+    """Note what these figures lack, and include, of jobs with impossible values."""
     found = counts(con, start_s, before_s)
     held, published = found.pop(HELD, NONE), found.pop(PUBLISHED, NONE)
     if held.records:
@@ -202,7 +202,7 @@ def _implausible(con: Connection, start_s: int, before_s: int) -> Iterator[str]:
 
 
 def usage_by(ask: Ask, by: str, table: Table) -> Table:
-    """A table of usage, with what all jobs used; the VOs with the most core hours first."""
+    """Return a table of usage with a total; the VOs with the most core hours come first."""
     table = table._replace(columns=tuple(_USAGE.values()))
     found, total = ask((by,)), ask(())
     named = ((_name(of[by]), of | {"cpu_hours": _hours(of["cpu_s"])}) for of in found.named())
@@ -216,7 +216,7 @@ def usage_by(ask: Ask, by: str, table: Table) -> Table:
 
 
 def _rated(found: Basis) -> Table:
-    """By which benchmarks hours are normalised, and since when: a change within the month is seen."""
+    """Note the benchmarks that normalise the hours, and since when: this shows a change within the month."""
     names = ("jobs", "core_hours", "jobs_without_wall", "jobs_without_cpu")
     columns = (*map(_USAGE.__getitem__, names), Column("first_end", "First end"), Column("last_end", "Last end"))
     rows = (
@@ -267,15 +267,15 @@ BY_DAY = Table("day", "Usage by day (of the end, UTC)", "Day", ())
 
 
 class ByDayAndVO(NamedTuple):
-    """What was used on each day by each VO."""
+    """The usage on each day by each VO."""
 
     table: Table
     parts: tuple[reports_tables.EnergyUse, ...]
-    """The same without a measurement."""
+    """The same for jobs without a measurement."""
 
 
 def by_day_with_vo(ask: Ask, start_s: int) -> ByDayAndVO:
-    """The table for the chart; ``start_s``: when the month begins."""
+    """Return the table for the chart; ``start_s``: the start of the month."""
     found = ask(("day", "vo"))
     columns = tuple(_USAGE[name] for name in ("jobs", "core_hours"))
     rows, parts = [], []
@@ -309,7 +309,7 @@ def _failures(con: Connection, start_s: int, before_s: int, by_vo: Table) -> Tab
 
 
 def _reason(one: reports_tables.Failed) -> str:
-    """In words; what the batch system says before what the exit code tells."""
+    """Return the reason in words; the batch system's text has priority over the exit code."""
     if one.slurm_state and one.slurm_state.split()[0] not in ("COMPLETED", "FAILED"):
         return f"Slurm says {one.slurm_state.split()[0]}"
     if one.gridengine_failure:
@@ -325,7 +325,7 @@ def _reason(one: reports_tables.Failed) -> str:
 
 
 def top_users(ask: Ask, most: int, pseudonyms: Names | None) -> Table:
-    """The users that used most."""
+    """Return the users with the most usage."""
     found = ask(("user", "vo"))
     names = ("jobs", "core_hours", "cpu_hours", "cpu_efficiency", "jobs_without_wall", "jobs_without_cpu")
     columns = (Column("vo", "VO"), *(_USAGE[name] for name in names))
@@ -344,12 +344,12 @@ def top_users(ask: Ask, most: int, pseudonyms: Names | None) -> Table:
 def _energy(
     con: Connection, start_s: int, before_s: int, model: EnergyModel, by_vo: Table, by_day_and_vo: ByDayAndVO
 ) -> tuple[Table, Table]:
-    """GPU hours and energy by VO, as far as anybody measured them or the site's table tells them."""
+    """Return GPU hours and energy by VO, if there is a measurement or the site's table has a value."""
     models = reports_tables.cpu_models(con, before_s) if model.cpu_watts else {}
     if models or reports_tables.has_measurements(con):
         parts = list(reports_tables.drawn(con, start_s, before_s, with_hosts=bool(models)))
     else:
-        # Every core is like every other: the sums that are kept tell all.
+        # All cores have the same value: the kept sums are enough.
         parts = list(by_day_and_vo.parts)
     drawn = _drawn(parts, model, models)
     lacking_h = _all(by_vo, "core_hours") - sum(one.core_s for one in parts) / _HOUR_S
@@ -364,7 +364,7 @@ def _all(table: Table, column: str) -> float:
 
 
 def _gpus(con: Connection, start_s: int, before_s: int) -> Table:
-    """As `arcacct stats` with measurements has it."""
+    """As in `arcacct stats` with measurements."""
     columns = (
         Column("gpu_hours", "GPU hours allocated", "h"),
         Column("gpu_busy_hours", "Busy", "h"),
@@ -415,7 +415,7 @@ def _sum(values: Iterable[Value]) -> Value:
 
 
 def _method(model: EnergyModel, unknown_core_s: float, uncharged_j: float) -> list[str]:
-    """How the figures were made, in words."""
+    """Describe how the figures were made."""
     notes = ["Measured: the energy of the job by the batch system, else that of its GPUs by telemetry."]
     if model.estimates:
         known = "watts per core of its CPU model (cpu_watts)" if model.cpu_watts else ""
@@ -448,7 +448,10 @@ def _method(model: EnergyModel, unknown_core_s: float, uncharged_j: float) -> li
 def _publishing(
     settings: Settings, accounting: Connection, publishing: Connection, asked: ReportRequest
 ) -> tuple[reports_tables.Figures, Table, Verdict | None]:
-    """What `arcacct verify` says of the month: every place that has it, and whether it agrees with the database."""
+    """
+    Return the result of `arcacct verify` for the month: every place that has it, and whether it agrees with the
+    database.
+    """
     columns = (
         Column("jobs", "Jobs", "jobs"),
         Column("wall_hours", "Wall hours", "h"),
@@ -466,7 +469,7 @@ def _publishing(
         examples = []
         for one in report.differences:
             counts[one.source] = counts.get(one.source, 0) + 1
-            # What is said of a record may name its user.
+            # Texts about a record may name its user.
             if counts[one.source] <= _EXAMPLES and not asked.is_pseudonymous:
                 examples.append(f"{one.source}: {f'{one.job_id}: ' if one.job_id else ''}{one.text}")
         rows = [
@@ -495,7 +498,7 @@ def _publishing(
 
 
 def _verdict(settings: Settings, report: MonthReport) -> Verdict:
-    """What is well is that every receiver was given what the database has, and nothing less."""
+    """Return the verdict: the month is good if every receiver was sent everything in the database."""
     if settings.jura_targets and not settings.allow_jura:
         text = "A-REX's jura-ng publishes (it has targets in arc.conf), and arcacct does not: what it sent is unknown."
         return Verdict(text, is_well=False)
@@ -514,7 +517,7 @@ def _verdict(settings: Settings, report: MonthReport) -> Verdict:
 
 
 def _changes(con: Connection, now: PreviousReport, before: PreviousReport | None, start_s: int, before_s: int) -> Table:
-    """Against what the former report said: usage by VO, and jobs by receiver."""
+    """Return the changes since the former report: usage by VO, and jobs by receiver."""
     columns = (
         Column("jobs_then", "Jobs then", "jobs"),
         Column("jobs_now", "Jobs now", "jobs"),

@@ -1,6 +1,4 @@
-"""
-A report as one page of HTML that needs nothing else: no script, no network, no font; for a phone, a screen and paper.
-"""
+"""A report as one self-contained page of HTML: no script, no network, no font; for a phone, a screen and paper."""
 
 from __future__ import annotations
 
@@ -24,11 +22,11 @@ _MINOR = {
 }
 """Columns that a phone has no room for."""
 _BROAD, _WIDE = 7, 8
-"""So many columns and more have the whole width of a sheet, and of a screen."""
+"""From this number of columns on, a table has the whole width of a sheet, and of a screen."""
 
 
 def page(report: Report) -> str:
-    """The page; the same report gives the same text."""
+    """Return the page; the same report gives the same text."""
     return "\n".join(_page(report)) + "\n"
 
 
@@ -77,7 +75,7 @@ def _page(report: Report) -> Iterator[str]:
 
 
 def _cards(report: Report) -> Iterator[str]:
-    """The month in a few numbers: what a manager asks first comes first."""
+    """Return the month in a few numbers, the most important for a manager first."""
     history, pledge = report.table("history"), report.table("pledge")
     for name in ("jobs", "core_hours", "normalised_hours", "cpu_efficiency"):
         yield _card(history, history.rows[-1], name)
@@ -88,7 +86,7 @@ def _cards(report: Report) -> Iterator[str]:
 
 
 def _cards_of_operation(report: Report) -> Iterator[str]:
-    """How full the site was, how long its jobs waited, and what they drew."""
+    """Return the utilisation of the site, the waiting times and the energy of its jobs."""
     for name, column, title in (
         ("utilisation", "utilisation", "Utilisation"),
         ("wait", "wait_median_min", "Median waiting time"),
@@ -110,14 +108,14 @@ def _card(table: Table, row: Row, name: str, title: str = "") -> str:
 
 
 def _unit(column: Column) -> str:
-    # Jobs are called so by the heading.
+    # The heading already names the jobs.
     in_head = {"ratio": "%", "jobs": "", "count": ""}.get(column.unit, column.unit)
     return escape(in_head.replace("CO2e", "CO₂e"))
 
 
 def _section(table: Table, unknown: set[str]) -> Iterator[str]:
     every = (*table.rows, *(() if table.total is None else (table.total,)))
-    # What is not known of any row, or a benchmark that no job has, only makes it wide; the CSV has all.
+    # A column without any known value, or a benchmark that no job has, only makes the table wide; the CSV has all.
     places = [
         place
         for place, column in enumerate(table.columns)
@@ -177,6 +175,6 @@ def _row(table: Table, row: Row, places: list[int], unknown: set[str]) -> str:
             drawn = f' style="--share:{min(100 * value, 100.0):.1f}%"'
         told = HATCH if column.name in unknown else shown(column, value)
         cells.append(f"<td{_kinds(column, *kinds)}{drawn}>{told}</td>")
-    # A long name of a host breaks at its dots.
+    # A long host name breaks at its dots.
     name = text(readable(row.key)).replace(".", ".<wbr>")
     return f'<tr><th scope="row">{name}</th>{"".join(cells)}</tr>'

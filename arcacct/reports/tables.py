@@ -26,11 +26,11 @@ from arcacct.records.texts import unescaped
 from arcacct.times import Month
 from arcacct.wording import count_of
 
-# What a report consists of: tables of named rows and columns with units, which every form of it is made from.
+# The content of a report: tables of named rows and columns with units. Every form of the report is made from them.
 
 
 Value = int | float | str | None
-"""``None``: not known."""
+"""``None``: unknown."""
 TIDY = ("section", "key", "metric", "unit", "value", "estimated")
 """The columns of the CSV."""
 
@@ -39,16 +39,16 @@ class Column(NamedTuple):
     """One figure of each row."""
 
     name: str
-    """With its unit, as in the CSV."""
+    """With its unit, for the CSV."""
     title: str
     """For people."""
     unit: str = ""
     is_estimated: bool = False
-    """Computed from an assumption, and not measured: every form marks it."""
+    """Computed from an assumption, not measured: every form marks it."""
 
 
 class Row(NamedTuple):
-    """What a row is about, and its figures in the order of the columns."""
+    """The names of a row, and its figures in the order of the columns."""
 
     key: str
     values: tuple[Value, ...]
@@ -60,19 +60,19 @@ class Table(NamedTuple):
     name: str
     title: str
     key: str
-    """What its rows are about."""
+    """The subject of its rows."""
     columns: tuple[Column, ...]
     rows: tuple[Row, ...] = ()
     total: Row | None = None
     notes: tuple[str, ...] = ()
     """Notes for reading it; also why it is empty."""
     naming: int = 0
-    """So many of the first columns tell, with the key, what a row is about: no two rows have the same."""
+    """The first columns that, with the key, identify a row: no two rows have the same values in them."""
     is_detail: bool = False
     """For programs and charts: too long for people."""
 
     def column(self, name: str) -> int:
-        """The place of a column."""
+        """Return the position of a column."""
         return next(place for place, column in enumerate(self.columns) if column.name == name)
 
     def row(self, key: str, figures: Mapping[str, Any]) -> Row:
@@ -80,7 +80,7 @@ class Table(NamedTuple):
         return Row(key, tuple(figures[column.name] for column in self.columns))
 
     def number(self, row: Row, column: str) -> float:
-        """A figure of a row; 0 where it is not known."""
+        """Return a figure of a row; 0 if it is unknown."""
         value = row.values[self.column(column)]
         return value if isinstance(value, int | float) else 0
 
@@ -88,9 +88,9 @@ class Table(NamedTuple):
         self, rows: Iterable[tuple[str, Mapping[str, Any]]], *most: str, notes: Iterable[str] = (), empty: str = ""
     ) -> Table:
         """
-        With these rows: those with the most of the columns ``most`` together first, else as they come.
+        Return the table with these rows: the largest sums of the columns ``most`` first, else in their order.
 
-        ``empty`` is the only note where there is none.
+        ``empty`` is the only note if there is no row.
         """
         made = [self.row(key, figures) for key, figures in rows]
         if most:
@@ -109,10 +109,10 @@ _ESCAPED = re.compile(r"(?:\\x[0-9A-Fa-f]{2})+")
 
 def readable(name: str) -> str:
     r"""
-    A name as people write it, for display alone: ``Mar\xC3\xADa`` is María.
+    Return a name as people write it, only for display: ``Mar\xC3\xADa`` is María.
 
-    Escapes are decoded once, and a text that was taken for Latin-1 on the way and encoded a second time is taken back.
-    What is no UTF-8 stays as it is.
+    Escapes are decoded once, and a text that was read as Latin-1 and encoded a second time is corrected. A text that is
+    not UTF-8 does not change.
     """
 
     def decoded(found: re.Match[str]) -> str:
@@ -130,14 +130,14 @@ def readable(name: str) -> str:
 
 
 class Verdict(NamedTuple):
-    """Whether the month is published, in a sentence."""
+    """Whether the month is published, as a sentence."""
 
     text: str
     is_well: bool
 
 
 class Report(NamedTuple):
-    """All that is said of a month."""
+    """The content of a report of a month."""
 
     site: str
     month: Month
@@ -147,7 +147,7 @@ class Report(NamedTuple):
     verdict: Verdict | None = None
     """``None``: not requested."""
     basis: str = ""
-    """What the figures rest on, in one line: how many jobs were measured, and have a benchmark."""
+    """The basis of the figures, in one line: how many jobs were measured, and have a benchmark."""
     first_end_s: int = 0
     """The end of the first recorded job, UTC seconds: days before it are unknown."""
 
@@ -170,9 +170,8 @@ def tidy(report: Report) -> Iterator[tuple[Value, ...]]:
                 yield table.name, key, column.name, column.unit, value, "yes" if column.is_estimated else "no"
 
 
-# What the records of a month say that no kept sum tells: how jobs failed, energy, what changed.
-#
-# Each question reads the records that end in the month, by the index of their ends, and none of another month.
+# Values from the records of a month that no kept sum has: failures of jobs, energy, changes. Each query reads the
+# records that end in the month, by the index of their ends, and none of another month.
 
 
 _HOST = (
@@ -202,28 +201,28 @@ class EnergyUse(NamedTuple):
     """Since 1970."""
     vo: str | None
     cpu_model: str | None
-    """As telemetry knows it of the job."""
+    """From the telemetry of the job."""
     host: str | None
-    """Of jobs without a CPU model: the node that the batch system named first."""
+    """For jobs without a CPU model: the node that the batch system named first."""
     core_s: float
     measured_core_s: float
-    """Of jobs whose energy the batch system measured."""
+    """Core time of jobs whose energy the batch system measured."""
     energy_j: float | None
     gpu_energy_j: float | None
-    """Of GPUs of the other jobs."""
+    """GPU energy of the other jobs."""
 
 
 class Changes(NamedTuple):
-    """What was logged since a moment, of jobs that end in a month now."""
+    """The log entries since a time, for jobs that now end in a month."""
 
     recorded: int
-    """New ones."""
+    """New jobs."""
     corrected: int
-    """Those that were finished before, and were otherwise."""
+    """Jobs that had finished before, with other values."""
 
 
 def failures(con: Connection, start_s: int, before_s: int) -> Iterator[Failed]:
-    """The jobs that failed or were aborted, by how; reads every record of the time."""
+    """Count the jobs that failed or were aborted, by kind of failure; reads every record of the period."""
     rows = con.execute(
         "SELECT Name, ExitCode, HasRun, State, Failure, count(*), sum(UsedWalltime * 1.0 * CPUCount + CoreRest) FROM"
         " (SELECT Status.Name, ExitCode, CPUCount, UsedWalltime, CoreRest, UsedWalltime > 0 OR EXISTS"
@@ -248,7 +247,10 @@ def has_measurements(con: Connection) -> bool:
 
 
 def drawn(con: Connection, start_s: int, before_s: int, *, with_hosts: bool) -> Iterator[EnergyUse]:
-    """What jobs drew; reads every record of the time, ``with_hosts`` also the nodes of those without telemetry."""
+    """
+    Return the energy of jobs; reads every record of the period, ``with_hosts`` also the nodes of those without
+    telemetry.
+    """
     host = f"CASE WHEN CPUModel IS NULL THEN {_HOST} END" if with_hosts else "NULL"
     rows = con.execute(
         f"SELECT Day, {_VO}, CPUModel, Host, sum(CoreS), sum(CASE WHEN EnergyJ IS NULL THEN 0 ELSE CoreS END),"
@@ -264,7 +266,7 @@ def drawn(con: Connection, start_s: int, before_s: int, *, with_hosts: bool) -> 
 
 
 def cpu_models(con: Connection, before_s: int) -> dict[str, str]:
-    """By the name of a node, without its domain: the CPU model that telemetry saw last before a moment."""
+    """Return, by the name of a node without its domain, the last CPU model in telemetry before a time."""
     rows = con.execute(
         "SELECT Name, CPUModel FROM Nodes JOIN NodeNames ON NodeNames.ID = NodeID WHERE CPUModel <> ''"
         " ORDER BY ValidFrom >= ? DESC, ValidFrom, Name",
@@ -274,14 +276,14 @@ def cpu_models(con: Connection, before_s: int) -> dict[str, str]:
 
 
 def last_seq(con: Connection) -> int:
-    """The place of what was logged last."""
+    """Return the position of the last log entry."""
     return int(
         con.execute("SELECT coalesce(max(seq), 0) FROM sqlite_sequence WHERE name = 'FinishedLog'").fetchone()[0]
     )
 
 
 def changes(con: Connection, seq: int, start_s: int, before_s: int) -> Changes:
-    """What was logged after a place; reads all that was logged after it."""
+    """Return the log entries after a position."""
     every, corrected = con.execute(
         "SELECT count(*), count(CASE WHEN EXISTS (SELECT 1 FROM PreviousVersions"
         " WHERE PreviousVersions.RecordID = AAR.RecordID AND PreviousVersions.Seq > ?1) THEN 1 END)"
@@ -292,9 +294,8 @@ def changes(con: Connection, seq: int, start_s: int, before_s: int) -> Changes:
     return Changes(every - corrected, corrected)
 
 
-# The content of the last report of a month, to show later changes: a small file next to the databases.
-#
-# Two reports of the same data are one: the second compares with what the first compared with, so it says the same.
+# The content of the last report of a month, to show later changes: a small file next to the databases.  Two reports of
+# the same data count as one: the second compares with the same report as the first, so it has the same content.
 
 
 Figures = dict[str, list[float]]
@@ -303,24 +304,24 @@ _LARGEST_BYTES = 2**24
 
 
 class PreviousReport(NamedTuple):
-    """What a report said of its month."""
+    """The content of an earlier report of its month."""
 
     written_s: int
     incarnation: str
     seq: int
-    """Of FinishedLog: what was logged later was recorded or changed later. Of this incarnation alone."""
+    """The Seq of FinishedLog: later entries were recorded or changed later. Only for this incarnation."""
     usage: Figures
     """By VO: jobs, core hours, CPU hours."""
     places: Figures
-    """By target: jobs that it was given; empty when publishing was not compared."""
+    """By target: the jobs that it was sent; empty if publishing was not compared."""
 
 
 class ReportHistory(NamedTuple):
-    """The reports of a month that were remembered."""
+    """The stored reports of a month."""
 
     last: PreviousReport | None = None
     before: PreviousReport | None = None
-    """One that said something else."""
+    """The last one with other content."""
 
 
 def _path(here: Places) -> str:
@@ -328,7 +329,7 @@ def _path(here: Places) -> str:
 
 
 def former(here: Places, month: str) -> ReportHistory:
-    """What is remembered of a month (YYYY-MM); nothing where the file is missing, unreadable or damaged."""
+    """Return the stored reports of a month (YYYY-MM); nothing if the file is missing, unreadable or damaged."""
     found = _read(here).get(month)
     with suppress(TypeError, ValueError, AttributeError):
         last, before = found or (None, None)
@@ -348,7 +349,7 @@ def _said(one: Any) -> PreviousReport | None:
 
 
 def compared_with(known: ReportHistory, now: PreviousReport, *, is_unchanged: bool) -> PreviousReport | None:
-    """The report to compare with; ``is_unchanged``: no job of the month was logged since the last one."""
+    """Return the report to compare with; ``is_unchanged``: no job of the month was logged since the last one."""
     if known.last is not None and is_unchanged and _same(known.last, now):
         return known.before
     return known.last
@@ -359,17 +360,17 @@ def _same(last: PreviousReport, now: PreviousReport) -> bool:
 
 
 def save(here: Places, month: str, known: ReportHistory, now: PreviousReport, *, is_unchanged: bool) -> None:
-    """Keep what this report says. Raises OSError where this user may not write."""
+    """Store the content of this report. Raises OSError if this user may not write."""
     if known.last is not None and is_unchanged and _same(known.last, now):
         return
     every = _read(here)
-    # The places of a report that did not ask for them are those of the one before.
+    # If a report did not compare the places, those of the report before it stay.
     said = now if now.places or known.last is None else now._replace(places=known.last.places)
     every[month] = [said, known.last]
     path = _path(here)
     temporary = f"{path}.{os.getpid()}"
     try:
-        # What a killed process left.
+        # The rest of a killed process.
         with suppress(FileNotFoundError):
             os.unlink(temporary)
         with open(temporary, "xb", opener=private) as file:
@@ -393,29 +394,28 @@ def _read(here: Places) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-# What a site has promised to its VOs, from a file of the site's: ``vo,from,hours,kind``.
-#
-# Hours a month, from a month (YYYY-MM) on until another line of the same VO and kind begins.
+# The pledges of a site to its VOs, from a file: ``vo,from,hours,kind``. Hours per month, from a month (YYYY-MM) on,
+# until another line of the same VO and kind starts.
 
 
 PLEDGE_HEADER = ("vo", "from", "hours", "kind")
 KINDS = {"core": "core_hours", "cpu": "cpu_hours", "hs06": "hs06_hours", "hepscore23": "hepscore23_hours"}
-"""What can be promised, and the column of usage that it is compared with."""
+"""The kinds of pledges, and the column of usage for each."""
 _WLCG_YEAR = 4
 """WLCG's pledges are for years from April to March."""
 _MONTH = re.compile(r"([0-9]{4})-(0[1-9]|1[0-2])")
 
 
 class Pledge(NamedTuple):
-    """What is promised to a VO in a month."""
+    """The pledge to a VO in a month."""
 
     vo: str
     kind: str
     hours: float
     year_month: int
     """
-    The month, 1 to 12, with which the year of the pledge begins: April, as WLCG's, if a line of it does; else that of
-    its first line.
+    The first month of the pledge's year, 1 to 12: April, as for WLCG, if a line of it starts in April; else the month
+    of its first line.
     """
 
 
@@ -423,7 +423,7 @@ def pledges(path: str, month: Month) -> list[Pledge]:
     """
     The pledges valid in a month, by VO and kind; the first line may have the names of the columns.
 
-    Empty lines and lines that begin with # are passed over. Raises InputError with the number of a line that is wrong.
+    Empty lines and lines that start with # are ignored. Raises InputError with the number of a line that is wrong.
     """
     found: dict[tuple[str, str], tuple[Month, float]] = {}
     lines = set[tuple[str, str, Month]]()
@@ -491,9 +491,9 @@ def _wrong(path: str, number: int, text: str) -> InputError:
     return InputError(f"{path}:{number}: {text}")
 
 
-# Energy and carbon of jobs: measured where a source measured, else the core time times watts of the site's table.
-#
-# Joules of machines; what cooling and supply take on top is the site's PUE, what a kWh emits the grid's intensity.
+# Energy and carbon of jobs: measured if a source has a measurement, else the core time times watts of the site's table.
+# The energy is that of machines. The site's PUE adds cooling and supply; the grid's intensity gives the emissions of a
+# kWh.
 
 
 INTENSITY_HEADER = ("time", "gco2e_per_kwh")
@@ -504,11 +504,11 @@ _STEP_S = 1800
 
 
 class EnergyModel(NamedTuple):
-    """What the site says of its machines, its building and its grid."""
+    """The site's values for its machines, its building and its grid."""
 
     cpu_watts: tuple[CPUWatts, ...] = ()
     core_watts: float | None = None
-    """Of cores of a CPU that no line names; ``None``: their energy is not known."""
+    """Watts of cores of a CPU that no line names; ``None``: their energy is unknown."""
     pue: float | None = None
     carbon_intensity: str | None = None
     """A number of g CO2e per kWh, or the path of a table by time."""
@@ -519,7 +519,7 @@ class EnergyModel(NamedTuple):
         return self.core_watts is not None or bool(self.cpu_watts)
 
     def watts(self, model: str | None) -> float | None:
-        """W per core of a CPU model: of the first line that matches; ``None``: not known."""
+        """Return W per core of a CPU model, from the first line that matches; ``None``: unknown."""
         for one in self.cpu_watts if model else ():
             if fnmatchcase(model or "", one.pattern):
                 return one.watts
@@ -527,19 +527,19 @@ class EnergyModel(NamedTuple):
 
 
 class Energy(NamedTuple):
-    """What the jobs of a VO drew."""
+    """The energy of the jobs of a VO."""
 
     measured_j: float = 0.0
     estimated_j: float = 0.0
     carbon_g: float | None = None
-    """With the PUE; ``None``: the intensity is not known of any part."""
+    """With the PUE; ``None``: the intensity is unknown for all parts."""
     unknown_core_s: float = 0.0
     """Core time whose energy is neither measured nor estimated."""
     uncharged_j: float = 0.0
     """Energy at times with unknown intensity."""
 
     def plus(self, other: Energy) -> Energy:
-        """Both together."""
+        """Return the sum of both."""
         known = [carbon for carbon in (self.carbon_g, other.carbon_g) if carbon is not None]
         return Energy(
             self.measured_j + other.measured_j,
@@ -551,7 +551,7 @@ class Energy(NamedTuple):
 
 
 class Grid:
-    """The intensity of the grid, in g CO2e per kWh, as steps: each value holds until the next."""
+    """The intensity of the grid, in g CO2e per kWh, as steps: each value is valid until the next."""
 
     def __init__(self, steps: Sequence[tuple[int, float]]) -> None:
         """``steps``: UTC seconds and values, sorted; the first may be at any time."""
@@ -559,7 +559,7 @@ class Grid:
         self._values = [value for _time_s, value in steps]
 
     def of_day(self, day: int) -> float | None:
-        """The mean of a day (since 1970), of the part of it that is known; ``None`` before the first step."""
+        """Return the mean of the known part of a day (since 1970); ``None`` before the first step."""
         found = []
         for at in range(day * _DAY_S, (day + 1) * _DAY_S, _STEP_S):
             place = bisect_right(self._times, at)
@@ -570,9 +570,9 @@ class Grid:
 
 def grid(intensity: str | None) -> Grid:
     """
-    What is known of the grid: a number for all times, or a CSV file ``time,gco2e_per_kwh``.
+    Read the intensity of the grid: a number for all times, or a CSV file ``time,gco2e_per_kwh``.
 
-    Times are ISO 8601, UTC unless a zone is written. Raises InputError with the number of the line that is wrong.
+    Times are ISO 8601, UTC without a zone. Raises InputError with the number of the wrong line.
     """
     if intensity is None:
         return Grid([])
@@ -597,10 +597,10 @@ def energies(
     parts: Iterable[EnergyUse], model: EnergyModel, cpu_models: Mapping[str, str], known: Grid
 ) -> dict[str | None, Energy]:
     """
-    By VO: what its jobs drew, and emitted.
+    Return the energy and the emissions of jobs, by VO.
 
-    The energy that the batch system measured is that of the whole job, GPUs included; of other jobs the cores are
-    estimated, and what telemetry measured of their GPUs is added. A job counts on the day on which it ended.
+    The energy that the batch system measured is that of the whole job, GPUs included; for other jobs the cores are
+    estimated, and the telemetry of their GPUs is added. A job counts on the day on which it ended.
     """
     found: dict[str | None, Energy] = {}
     intensities: dict[int, float | None] = {}

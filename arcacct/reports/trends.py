@@ -1,4 +1,4 @@
-"""What a month is compared with: installed cores, the months before it, pledges over the year; and how jobs were."""
+"""Comparisons for a month: installed cores, the months before it, pledges over the year; and statistics of its jobs."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ _HOUR_S = 3600
 _FEWEST_MONTHS = 2
 _NORMALISED = ("hs06", "hepscore23")
 FEWEST = 20
-"""Of fewer jobs of a sample nothing is said."""
+"""A smaller sample gives no statistics."""
 NO_VO = "(no VO)"
 UNKNOWN = "(unknown)"
 EVERY_VO = "(all)"
 
 Asked = Callable[[Selection, Sequence[str]], UsageTable]
-"""Usage of some jobs by these, with exact hours: what is added is rounded once."""
+"""Usage of some jobs by these, with exact hours: a sum is rounded once."""
 
 _JOBS = Column("jobs", "Jobs", "jobs")
 _CORE_HOURS = Column("core_hours", "Core hours", "h")
@@ -44,18 +44,18 @@ _MORE_THAN_ALL = "A utilisation above 100 %: a job counts completely on the day 
 
 
 def months_before(month: Month, count: int) -> Month:
-    """The month so many months earlier."""
+    """Return the month this number of months earlier."""
     number = month[0] * 12 + month[1] - 1 - count
     return number // 12, number % 12 + 1
 
 
 def last_months(month: Month, count: int = 12) -> list[Month]:
-    """So many months until this one."""
+    """Return the last months up to this one."""
     return [months_before(month, back) for back in range(count - 1, -1, -1)]
 
 
 def first_month(month: Month) -> Month:
-    """The first of all months that `OverTime` asks for: the year before has the same months."""
+    """Return the first month that `OverTime` needs: the year before has the same months."""
     return min(last_months(month)[0], (month[0] - 1, 1))
 
 
@@ -78,15 +78,15 @@ class OverTime(NamedTuple):
 
 
 class Recording(NamedTuple):
-    """From when on the jobs of a site are known."""
+    """The time from which on the jobs of a site are known."""
 
     first_end_s: int
-    """The end of the first job that was ever recorded, UTC seconds: of the time before it nothing is known."""
+    """The end of the first job that was ever recorded, UTC seconds: the time before it is unknown."""
     lacking: frozenset[Month] = frozenset()
-    """Months whose jobs may be missing: without a job they are unknown."""
+    """Months that may lack jobs: without a job they are unknown."""
 
     def unknown(self, months: Iterable[Month], with_jobs: Collection[str]) -> list[Month]:
-        """Those of these months that are unknown; ``with_jobs``: the names of those that have jobs."""
+        """Return the unknown ones of these months; ``with_jobs``: the names of the months with jobs."""
         return [
             one
             for one in months
@@ -94,7 +94,7 @@ class Recording(NamedTuple):
         ]
 
     def notes(self, months: Sequence[Month], unknown: Sequence[Month]) -> Iterator[str]:
-        """What the figures of these months lack."""
+        """Return what is missing in the figures of these months."""
         if unknown:
             spans = ", ".join(
                 name_of(run[0]) + (f" to {name_of(run[-1])}" if run[1:] else "") for run in _runs(unknown)
@@ -112,7 +112,7 @@ def _runs(months: Iterable[Month]) -> list[list[Month]]:
 
 
 class _Used(NamedTuple):
-    """What is compared with the installed cores."""
+    """The values to compare with the installed cores."""
 
     installed_h: float
     used_h: float
@@ -122,7 +122,7 @@ def over_time(ask: Asked, month: Month, capacity: Capacity, written_s: int, reco
     """
     Utilisation in the month, the last 12 months, and the year to date.
 
-    ``written_s``: now, UTC seconds: what comes later of a month cannot be used yet.
+    ``written_s``: now, UTC seconds: the later part of a month cannot be used yet.
     """
     every = last_months(month)
     start_s, before_s = month_bounds(*every[0])[0], month_bounds(*month)[1]
@@ -211,7 +211,7 @@ def _year(ask: Asked, month: Month, days: Mapping[int, _Used], recorded: Recordi
 
 
 def _utilisation(month: Month, capacity: Capacity, days: Mapping[int, _Used], written_s: int) -> Table:
-    """By times in which the cores were the same; all of the month together."""
+    """Return the utilisation for each period with the same number of cores, and for the whole month."""
     columns = (Column("cores", "Cores", "count"), _INSTALLED, _CORE_HOURS, _UTILISATION)
     table = Table("utilisation", "Utilisation of the installed cores", "Days", columns)
     begin, end = (bound // DAY_S for bound in month_bounds(*month))
@@ -254,22 +254,22 @@ def _delivered(of: Mapping[str, Value], kind: str, kinds: set[str]) -> float:
 
 
 class _Delivery:
-    """What was promised and delivered under one pledge."""
+    """Pledged and delivered hours under one pledge."""
 
     def __init__(self, year_month: int) -> None:
         self.year_month = year_month
-        """The month of the year, 1 to 12, with which the year of the pledge begins."""
+        """The first month of the pledge's year, 1 to 12."""
         self.of_month: dict[Month, tuple[float, float | None]] = {}
-        """Hours promised and delivered; ``None``: not known."""
+        """Hours promised and delivered; ``None``: unknown."""
 
     def begin(self, month: Month) -> Month:
-        """The first month of the year of the pledge that this month is in."""
+        """Return the first month of the pledge's year that contains this month."""
         return month[0] - (month[1] < self.year_month), self.year_month
 
 
 def use_of_pledge(ask: Asked, month: Month, path: str | None, recorded: Recording) -> tuple[Table, ...]:
     """
-    What VOs used of what they were promised in the month and in the year so far, and by month if there are several.
+    Return the VOs' usage and pledge in the month and in the year so far, and by month if there are several.
 
     Raises InputError as `pledges`.
     """
@@ -315,7 +315,7 @@ def use_of_pledge(ask: Asked, month: Month, path: str | None, recorded: Recordin
 
 
 def _use(kind: str, parts: Sequence[_Delivery], month: Month) -> dict[str, Value]:
-    """Of these pledges together: the month, and the year of each so far, without its unknown months."""
+    """Return the sum of these pledges: the month, and the year of each so far, without its unknown months."""
     begins = {name_of(of.begin(month)) for of in parts}
     figures: dict[str, Value] = {"kind": kind, "year_from": begins.pop() if len(begins) == 1 else None}
     of_year = [of.of_month[one] for of in parts for one in of.of_month if of.begin(month) <= one <= month]
@@ -339,7 +339,7 @@ def _share(pledged: float, used: float | None) -> float | None:
 def _deliveries(
     ask: Asked, months: Sequence[Month], path: str, recorded: Recording
 ) -> tuple[dict[tuple[str, str], _Delivery], list[Month]]:
-    """By VO and kind of each pledge that held in one of these months; and which of the months are unknown."""
+    """Return the delivery of each pledge valid in one of these months, by VO and kind; and the unknown months."""
     whole = Selection(from_s=month_bounds(*months[0])[0], before_s=month_bounds(*months[-1])[1])
     used: dict[tuple[str, str], Mapping[str, Value]] = {}
     for of in ask(whole, ("month", "vo")).named():
@@ -358,7 +358,7 @@ def _deliveries(
 
 
 def sizes(name: str, title: str, key: str, found: Iterable[tuple[str | None, int, float]]) -> Table:
-    """Jobs and core hours by a class, with the share of each; classes come as they are given, unknown last."""
+    """Return jobs and core hours by a class, with the share of each; classes keep their order, unknown comes last."""
     columns = (
         _JOBS,
         Column("jobs_share", "of jobs", "ratio"),
@@ -385,9 +385,9 @@ def sizes(name: str, title: str, key: str, found: Iterable[tuple[str | None, int
 
 def waiting(found: Sequence[Waits], jobs: int, one_of: int) -> Table:
     """
-    Median and 90th percentile of the waiting times, of all jobs and by VO.
+    Return median and 90th percentile of the waiting times, of all jobs and by VO.
 
-    ``jobs``: all that ended in the month; ``one_of``: only each such job was looked at.
+    ``jobs``: all that ended in the month; ``one_of``: only each such job was read.
     """
     is_sample = one_of > 1
     columns = (

@@ -1,8 +1,8 @@
 """
 Receivers for the rehearsal: SGAS, APEL behind the ARGO Messaging Service, and AUDITOR, on this machine.
 
-They answer as the real ones do, keep every document they get in ``received/``, and can be made to misbehave.
-Only the loopback address is served, and only for certificates of an authority made on the spot.
+They answer as the real ones do, keep every document they get in ``received/``, and can be made to misbehave. They serve
+only the loopback address, and only certificates of an authority that the sandbox creates.
 """
 
 from __future__ import annotations
@@ -84,20 +84,20 @@ class Sandbox:
         return self.authn.bindings[self.client.dn]
 
     def rotate_token(self) -> str:
-        """Make the old token invalid and bind a new one."""
+        """Make the old token invalid and create a new one."""
         del self.ams.tokens[self.token]
         self.authn.bindings[self.client.dn] = self.ams.new_token()
         return self.token
 
     @functools.cached_property
     def apel_certificate(self) -> Credential:
-        """The certificate to which messages for APEL may be encrypted (``server_cert`` of SSM); made when asked for."""
+        """The certificate for encrypted messages to APEL (``server_cert`` of SSM); created at its first use."""
         self.apel.credential = self.authority.issue("localhost", stem="apel")
         return self.apel.credential
 
     @property
     def credentials(self) -> list[str]:
-        """The lines of a target's block that say what it shows and whom it trusts."""
+        """Return the lines of a target's block with its credentials and its trusted CAs."""
         return [
             f"x509_host_cert = {self.client.cert_path}",
             f"x509_host_key = {self.client.key_path}",
@@ -106,16 +106,16 @@ class Sandbox:
 
     @property
     def addresses(self) -> str:
-        """Where the receivers are, in a line for people."""
+        """Return the addresses of the receivers, in a line for people."""
         return ", ".join(server.receiver.address(server.port) for server in self.servers.values())
 
     def configuration(self) -> str:
-        """The targets' blocks of arcacct.conf with which this sandbox is published to."""
+        """Return the targets' blocks of arcacct.conf for publishing to this sandbox."""
         blocks = filter(None, (receiver.block(self) for receiver in self.receivers))
         return "\n".join(line for block in blocks for line in [*block, ""])
 
     def totals(self) -> list[str]:
-        """What the portals would show now: a line for each month of a site (APEL) and each day of a machine (SGAS)."""
+        """Return the data of the portals: a line for each month of a site (APEL) and each day of a machine (SGAS)."""
         portals = sorted(receiver.totals() for receiver in self.receivers)
         return [line for portal in portals for line in portal]
 

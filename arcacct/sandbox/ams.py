@@ -17,8 +17,7 @@ from typing import Any, Self, TypeVar
 from arcacct.sandbox.apel import APEL
 from arcacct.sandbox.http_server import Arrival, HTTPAnswer, HTTPRequest, Receiver, Surroundings
 
-# An ARGO Messaging Service: publish, subscribe, pull, acknowledge, with the real one's words (apel section 1).
-#
+# An ARGO Messaging Service: publish, subscribe, pull, acknowledge, with the texts of the real service (apel section 1).
 # Messages stay permanently, one list per topic; a subscription is an offset into it. Each topic may have a reader
 # (here: APEL's receiver), which gets every message at once.
 
@@ -33,7 +32,7 @@ _PATH = re.compile(
 )
 _ROLES = {"publish": "publisher", "pull": "consumer", "acknowledge": "consumer"}
 _ADMIN = "project_admin"
-"""The role that may do everything; anybody else needs that of what he does."""
+"""The role that may do everything; other users need the role of each action."""
 
 NOT_FOUND = HTTPAnswer(404, b"404 page not found\n", "text/plain; charset=utf-8")
 """A path or a method that the service does not know."""
@@ -44,7 +43,7 @@ _EMPTY = HTTPAnswer(200, b"", "application/json")
 
 
 class Refusal(Exception):
-    """An error answer, on its way out."""
+    """An error answer."""
 
     def __init__(self, code: int, status: str, message: str) -> None:
         super().__init__(message)
@@ -52,12 +51,12 @@ class Refusal(Exception):
 
 
 def pretty(value: object, code: int = 200) -> HTTPAnswer:
-    """JSON, three blanks a level."""
+    """Return JSON, indented by three blanks."""
     return HTTPAnswer(code, json.dumps(value, indent=3).encode(), "application/json; charset=utf-8")
 
 
 def error(code: int, status: str, message: str) -> HTTPAnswer:
-    """An error as the service and its authn write it."""
+    """Return an error in the form of the service and its authn."""
     return pretty({"error": {"code": code, "message": message, "status": status}}, code)
 
 
@@ -72,7 +71,7 @@ def read_object(body: bytes, complaint: str) -> dict[str, Any]:
 
 
 def field(body: dict[str, Any], name: str, default: Any) -> Any:
-    """A member of an object by its name, in whatever case it is spelled: the real server is written in Go."""
+    """Return a member of an object by its name, in upper or lower case: the real server is written in Go."""
     return next((value for key, value in body.items() if key.lower() == name.lower()), default)
 
 
@@ -85,7 +84,7 @@ class Topic:
     is_deleted: bool = False
 
     def store(self, message: dict[str, Any]) -> str:
-        """Append a message; its id."""
+        """Append a message; return its id."""
         now_ms = time.time_ns() // 1_000_000
         offset = str(len(self.messages))
         stamp = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(now_ms // 1000)) + f".{now_ms % 1000:03d}Z"
@@ -96,7 +95,7 @@ class Topic:
 
 @dataclasses.dataclass(slots=True)
 class Subscription:
-    """An offset into a topic, and what was pulled from there and not yet acknowledged."""
+    """An offset into a topic, and the pulled messages that are not yet acknowledged."""
 
     name: str
     topic_name: str
@@ -105,11 +104,11 @@ class Subscription:
     offset: int
     created_on: str
     pulled_until: int | None = None
-    """One above the highest offset pulled; None: nothing waits for an acknowledgement."""
+    """One above the highest pulled offset; None: no message waits for an acknowledgement."""
     pulled_at: float = 0.0
 
     def describe(self) -> dict[str, Any]:
-        """The subscription as the service tells it."""
+        """Return the subscription in the form of the service."""
         return {
             "name": f"/{self.name}",
             "topic": f"/{self.topic_name}",
@@ -135,7 +134,7 @@ class Subscription:
         return pretty({"receivedMessages": received})
 
     def acknowledge(self, request: HTTPRequest) -> HTTPAnswer:
-        """Move behind the highest of these messages: everything before it counts as acknowledged too."""
+        """Move past the highest of these messages: all earlier ones count as acknowledged too."""
         ids = field(read_object(request.body, "Invalid ack parameter"), "ackIds", None)
         if not isinstance(ids, list) or not ids or not all(isinstance(one, str) for one in ids):
             raise Refusal(400, "INVALID_ARGUMENT", "Invalid ack parameter")
@@ -162,11 +161,11 @@ class Subscription:
         return _EMPTY
 
     def offsets(self, _request: HTTPRequest) -> HTTPAnswer:
-        """Where the topic begins and ends, and where the subscription stands."""
+        """Return the first and last offset of the topic, and that of the subscription."""
         return pretty({"max": len(self.topic.messages), "min": 0, "current": self.offset})
 
     def modify_offset(self, request: HTTPRequest) -> HTTPAnswer:
-        """Stand elsewhere in the topic."""
+        """Move to another offset in the topic."""
         offset = field(read_object(request.body, "Invalid Offset Arguments"), "offset", None)
         if not isinstance(offset, int) or not 0 <= offset <= len(self.topic.messages):
             raise Refusal(400, "INVALID_ARGUMENT", "Offset out of bounds")
@@ -186,7 +185,7 @@ class Subscription:
         return pretty({"offset": offset})
 
     def shown(self, _request: HTTPRequest) -> HTTPAnswer:
-        """The same, as an answer."""
+        """Return the token in an answer."""
         return pretty(self.describe())
 
 
@@ -194,14 +193,14 @@ class AMS(Receiver):
     """The service: projects with topics and subscriptions, and who may use them (`tokens`: token to roles)."""
 
     endpoint, title, documents = "ams", "the messaging service", "apel"
-    wants_certificate = False  # the real one knows its clients by their token alone
+    wants_certificate = False  # The real service identifies its clients by their token alone.
 
     def __init__(self, project: str, topic: str) -> None:
         self.tokens: dict[str, frozenset[str]] = {}
         self.projects: dict[str, dict[str, Topic]] = {project: {topic: Topic()}}
         self.subscriptions: dict[str, dict[str, Subscription]] = {project: {}}
         self.readers: dict[tuple[str, str], APEL] = {}
-        """Behind (project, topic): gets each message at once."""
+        """By (project, topic): the reader that gets each message at once."""
         self.largest_message = LARGEST_MESSAGE
         self._lock = threading.Lock()
 
@@ -263,7 +262,7 @@ class AMS(Receiver):
         return request.method == "POST" and request.path.endswith(":publish")
 
     def text(self, request: HTTPRequest) -> str:
-        """What can be read in a request: a publication's messages, unwrapped from their base64."""
+        """Return the readable text of a request: the messages of a publication, decoded from base64."""
         try:
             messages = json.loads(request.body)["messages"] if self.delivers(request) else []
             return "\n".join(base64.b64decode(message["data"]).decode("ascii", "replace") for message in messages)
@@ -283,7 +282,7 @@ class AMS(Receiver):
             raise Refusal(400, "INVALID_ARGUMENT", f"Invalid {match['kind'].removesuffix('s')} name")
         if match["project"] not in self.projects:
             raise Refusal(404, "NOT_FOUND", "project doesn't exist")
-        # The header wins; the key in the URL counts only where the header is empty.
+        # The header has priority; the key in the URL counts only if the header is empty.
         roles = self.tokens.get(request.headers.get("x-api-key") or request.query.get("key", ""))
         if roles is None:
             raise Refusal(401, "UNAUTHORIZED", "Unauthorized")
@@ -296,7 +295,7 @@ class AMS(Receiver):
         ids: list[str] = []
         arrivals: list[Arrival] = []
         for message in _messages(request.body):
-            # One by one, as the real one hands them to its broker: what went before a refusal stays.
+            # One by one, as the real one sends them to its broker: messages before a refusal stay.
             if len(json.dumps(message, indent=3)) > self.largest_message:
                 too_large = error(413, "INVALID_ARGUMENT", "Message size is too large")
                 return too_large._replace(arrivals=(*arrivals, Arrival("apel", None, None, "too large")))
@@ -339,7 +338,7 @@ class AMS(Receiver):
             f"projects/{reference[1]}/topics/{reference[2]}",
             topic,
             ack_deadline_s=deadline if isinstance(deadline, int) and deadline else 10,
-            offset=len(topic.messages),  # what is there already is not for a new subscription
+            offset=len(topic.messages),  # A new subscription does not get the existing messages.
             created_on=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         )
         return self.subscriptions[project][name].shown(request)
@@ -408,7 +407,7 @@ def _listed(kind: str, found: Sequence[object]) -> HTTPAnswer:
     return pretty({kind: found, "nextPageToken": "", "totalSize": len(found)})
 
 
-# The service that gives a token of the messaging service for a host certificate (argo-api-authn; apel 1.1).
+# The service that issues a token of the messaging service for a host certificate (argo-api-authn; apel 1.1).
 
 
 _AUTHN_PATH = re.compile(r"/v1/service-types/(?P<service>[^/:]+)/hosts/(?P<host>[^/:]+):(?P<method>\w+)")
@@ -423,15 +422,15 @@ class Authn(Receiver):
         self.hosts = hosts
         self.bindings: dict[str, str] = {}
         self.asked = 0
-        """How many tokens were given."""
+        """How many tokens were issued."""
 
     @classmethod
     def beside(cls, _box: Surroundings) -> Self:
-        """For a host that has no other names than the loopback address's."""
+        """Return a service for a host without other names than the loopback address."""
         return cls(frozenset({"localhost", "127.0.0.1"}))
 
     def address(self, port: int) -> str:
-        """The port: the service's address is made of the messaging service's."""
+        """Return the port: the address of the service is based on that of the messaging service."""
         return f"authn port {port}"
 
     def answer(self, request: HTTPRequest) -> HTTPAnswer:

@@ -20,7 +20,7 @@ from arcacct.targets.apel import messages
 from arcacct.targets.apel.messages import BENCHMARK_TYPES, JOB, rounded
 from arcacct.targets.common import FUTURE_S, Form, Rule
 
-# APEL's text messages: a header line, then records whose lines are ``key: value``, parted by ``%%`` (apel 3.1, 3.2).
+# APEL's text messages: a header line, then records whose lines are ``key: value``, separated by ``%%`` (apel 3.1, 3.2).
 
 
 JOBS, SUMMARIES, NORMALISED_SUMMARIES, SYNCS = "job_records", "summaries", "normalised_summaries", "sync_records"
@@ -36,7 +36,7 @@ class LoadedRecord(NamedTuple):
 
 
 class _Family(NamedTuple):
-    """What a header announces: the table, the fields, and the checks of a whole record."""
+    """The contents that a header announces: the table, the fields, and the checks of a whole record."""
 
     table: str
     rules: Mapping[str, Rule]
@@ -50,7 +50,7 @@ def read_text(text: str, now: float) -> list[LoadedRecord]:
     MessageRejected or Crashed if one of them is bad: then none of them counts.
     """
     if not text:
-        # The loader takes the first line away without asking whether there is one.
+        # The loader removes the first line without checking that there is one.
         raise Crashed("IndexError: an empty message")
     header, _, rest = text.partition("\n")
     kind, colon, version = map(str.strip, header.partition(":"))
@@ -86,7 +86,7 @@ def read_fields(rules: Mapping[str, Rule], texts: dict[str, str]) -> dict[str, V
     """
     The values of one record, by the names of its fields; text that is null becomes ``'None'``, as APEL stores it.
 
-    What the record names comes first, in its order, then what it leaves out.
+    The named fields come first, in the order of the record, then the omitted ones.
 
     Raises MessageRejected for an unknown field, a missing one, or a value that parser or database refuse.
     """
@@ -99,7 +99,7 @@ def read_fields(rules: Mapping[str, Rule], texts: dict[str, str]) -> dict[str, V
         if rule.form is Form.IGNORED:
             continue
         if text is None or text.lower() in {"none", "null", ""}:
-            # A missing dictionary of benchmarks is found out later, and worse; an empty one here.
+            # A missing dictionary of benchmarks is found later, with a worse result; an empty one is found here.
             if rule.needed or (rule.form is Form.BENCHMARK and text is not None):
                 raise MessageRejected(f"Mandatory field {name} not specified.")
             values[name] = "None" if rule.form is Form.TEXT else None
@@ -134,7 +134,7 @@ def one_benchmark(values: dict[str, Value], *names: str) -> None:
     for name in names:
         chosen = values[name]
         if not isinstance(chosen, dict):
-            # The loader looks the dictionary up without asking whether it came.
+            # The loader reads the dictionary without checking that it exists.
             raise Crashed(f"KeyError: {name}")
         types.update(chosen)
         values[name] = next(iter(chosen.values()))
@@ -180,7 +180,7 @@ def _seconds(text: str) -> int:
 
 
 def check_job(values: dict[str, Value], now: float) -> None:
-    """What APEL asks of any job record, and what it makes of VO and missing counts; raises MessageRejected."""
+    """Check APEL's rules for any job record, and set VO and missing counts as APEL does; raises MessageRejected."""
     start, end = int_of(values, "StartTime"), int_of(values, "EndTime")
     if end < start:
         raise MessageRejected("EndTime is before StartTime.")
@@ -254,10 +254,9 @@ _EXACT = {
 }
 
 
-# EMI compute accounting records as APEL's server reads them (sgas-ur-car 2c).
-#
-# Elements are found by name in their namespace at any depth, the first of each counts; attributes only with the
-# namespace. Memory, the record's identity and everything about status are not looked at.
+# EMI compute accounting records as APEL's server reads them (sgas-ur-car 2c).  Elements are found by name in their
+# namespace at any depth, the first of each counts; attributes only with the namespace. Memory, the record's identity
+# and everything about status are ignored.
 
 
 CAR = "http://eu-emi.eu/namespaces/2012/11/computerecord"
@@ -303,7 +302,7 @@ def _car_record(record: minidom.Element, now: float) -> LoadedRecord:
         "CpuDuration": _converted(_cpu(record), apel_duration_s),
         "InfrastructureDescription": _attribute(infrastructure, "description"),
         "InfrastructureType": _attribute(infrastructure, "type"),
-        # Without any ServiceLevel the record is taken for one of an own unit, which the next check refuses.
+        # Without any ServiceLevel the record counts as one of a custom unit, which the next check refuses.
         "ServiceLevelType": "custom" if level is None else _attribute(level, "type"),
         "ServiceLevel": "1" if level is None else _content(level),
     }
@@ -345,17 +344,16 @@ def _content(element: minidom.Element) -> str:
     return "".join(node.data for node in element.childNodes if isinstance(node, minidom.Text)).strip()
 
 
-# What APEL's server makes of its tables for the portal, in the three steps of its summariser.
-#
-# Each step replaces rows of one table by their key and none deletes, so a later step wins over an earlier one, and what
-# a run put there stays until a run replaces it.
+# How APEL's server makes the portal's table from its tables, in the three steps of its summariser. Each step replaces
+# rows of one table by their key, and none deletes. So a later step has priority, and a row stays until a run replaces
+# it.
 
 
 Row = dict[str, "Value"]
 Key = tuple["Value", ...]
 
 NAMES = ("Site", "GlobalUserName", "VO", "VORole", "VOGroup", "SubmitHost")
-"""Columns whose texts the database keeps once, as they were spelt first: later spellings change nothing."""
+"""Columns whose texts the database stores once, in their first spelling: later spellings change nothing."""
 WHOSE = ("Site", "Month", "Year", *NAMES[1:])
 SIZE = ("NodeCount", "Processors")
 HYBRID_KEY = (*WHOSE, "Infrastructure", "ServiceLevelType", "ServiceLevel", *SIZE)
@@ -373,7 +371,7 @@ _LEVEL_DECIMALS = 1000
 
 
 class PortalTotals(NamedTuple):
-    """What the portal shows of a site's month, or of more."""
+    """The data of the portal about a site's month, or about more."""
 
     jobs: int = 0
     wall_s: int = 0
@@ -384,16 +382,16 @@ class PortalTotals(NamedTuple):
 
 
 def folded(values: Row, columns: Iterable[str]) -> Key:
-    """The columns' values, compared as MySQL does: letters' case and trailing blanks do not count."""
+    """Return the columns' values as MySQL compares them: case and trailing blanks do not count."""
     parts = (values[column] for column in columns)
     return tuple(part.casefold().rstrip() if isinstance(part, str) else part for part in parts)
 
 
 def hybrid_rows(job_records: Iterable[Row], summaries: Iterable[Row], normalised: Iterable[Row]) -> Iterator[Row]:
-    """The rows that one run puts into the portal's table, in the order in which it does; see `HYBRID_KEY`."""
+    """Return the rows that one run puts into the portal's table, in its order; see `HYBRID_KEY`."""
     yield from map(_normalised_row, _jobs_summed(job_records))
     yield from map(_normalised_row, summaries)
-    # A normalised summary comes as it is, and has no service level: 0.
+    # A normalised summary arrives complete, and has no service level: 0.
     came = (*_COPIED, "Infrastructure", "NormalisedWallDuration", "NormalisedCpuDuration")
     for row in normalised:
         yield {**{column: row[column] for column in came}, "ServiceLevel": 0.0}
@@ -441,10 +439,9 @@ def _normalised_row(summary: Row) -> Row:
     return {**{column: summary[column] for column in _COPIED}, **own}
 
 
-# APEL behind the messaging service: SSM, the loader, the summariser and the server's database (apel 2 and 3).
-#
-# A message is loaded whole or not at all, and a record replaces the one with its key. The sender learns nothing of a
-# rejection, so neither does the publisher here: look at `rejected`. What the portal would show is in `hybrid`.
+# APEL behind the messaging service: SSM, the loader, the summariser and the server's database (apel 2 and 3).  A
+# message is loaded whole or not at all, and a record replaces the one with its key. The sender does not learn of a
+# rejection, so neither does the publisher here: see `rejected`. The portal's data is in `hybrid`.
 
 
 HYBRID = "hybrid"
@@ -477,16 +474,16 @@ class APEL:
         self.allowed_dns: set[str] | None = set()
         """Slash DNs that may send; None: every certificate of a known authority."""
         self.credential: Credential | None = None
-        """The certificate to which messages may be encrypted, with its key; None: none can be read."""
+        """The certificate for encrypted messages, with its key; None: none can be read."""
         self.rejected: list[Rejection] = []
         self.stopped: Rejection | None = None
-        """The message that killed the receiver: it is delivered again and again, and later ones wait."""
+        """The message that stopped the receiver: it is delivered again and again, and later ones wait."""
         self.waiting: list[str] = []
-        """Files of messages behind the one that stopped the receiver."""
+        """Files of messages after the one that stopped the receiver."""
         self.received: list[VerifiedMessage] = []
         self._tables: dict[str, Table] = {table: {} for table in KEYS}
         self.summarises_each_message = True
-        """Whether the summariser runs after each message; if not, only when its result is asked for."""
+        """Whether the summariser runs after each message; if not, only when its result is needed."""
         self._spelt: dict[tuple[str, Key], Value] = {}
         self._lock = threading.RLock()
 
@@ -513,7 +510,7 @@ class APEL:
     @property
     def hybrid(self) -> Table:
         """
-        What the portal shows, after another run of the summariser: rows by `HYBRID_KEY`.
+        Return the portal's rows by `HYBRID_KEY`, after another run of the summariser.
 
         The real one runs about once a day. A group of jobs that loses its last record keeps the sum of the last run.
         """
@@ -528,7 +525,7 @@ class APEL:
                 self._tables[HYBRID][key(LoadedRecord(HYBRID, row))] = row
 
     def totals(self) -> dict[tuple[str, int, int], PortalTotals]:
-        """What the portal shows, summed by (site, year, month); see `hybrid`."""
+        """Return the portal's data, summed by (site, year, month); see `hybrid`."""
         return totals(self.hybrid.values())
 
     def receive(self, data: str, empaid: str | None) -> Arrival:
@@ -543,7 +540,7 @@ class APEL:
             file = self.journal.keep("apel", f"{number}.smime", message)
             if self.stopped is not None:
                 self.waiting.append(file)
-                return Arrival("apel", None, file, f"waits: the receiver stopped over {self.stopped.file}")
+                return Arrival("apel", None, file, f"waits: the receiver stopped at {self.stopped.file}")
             return self._take(message, number, empaid, file)
 
     def _take(self, message: bytes, number: str, empaid: str | None, file: str) -> Arrival:
@@ -567,7 +564,7 @@ class APEL:
         with self._lock:
             rows = [(record.table, key(record), self._as_spelt(record.values)) for record in records]
             jobs = self._tables[JOBS]
-            # Only for a group that a job record leaves it matters when the summariser ran.
+            # The time of the summariser's run matters only for a group that a job record leaves.
             if self.summarises_each_message and any(
                 table == JOBS and own in jobs and folded(jobs[own], _JOB_GROUP) != folded(row, _JOB_GROUP)
                 for table, own, row in rows
@@ -596,5 +593,5 @@ def read(text: str, now: float | None = None) -> list[LoadedRecord]:
 
 
 def key(record: LoadedRecord) -> Key:
-    """What identifies a record in its table, compared as MySQL does: letters' case and trailing blanks do not count."""
+    """Return the key of a record in its table, in MySQL's comparison: case and trailing blanks do not count."""
     return folded(record.values, KEYS[record.table])

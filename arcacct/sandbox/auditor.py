@@ -1,4 +1,4 @@
-"""An AUDITOR server: what it reads of a record, what it answers, and what its database would hold (version 0.11.0)."""
+"""An AUDITOR server: how it reads a record, its answers, and the content of its database (version 0.11.0)."""
 
 from __future__ import annotations
 
@@ -16,25 +16,25 @@ from urllib.parse import unquote
 from arcacct.sandbox.http_server import Arrival, HTTPAnswer, HTTPRequest, Journal, Receiver, Surroundings
 from arcacct.targets.auditor.options import LARGEST_AMOUNT, LARGEST_BODY, LONGEST_NAME
 
-# What AUDITOR reads of a record, and what it refuses to.
+# How AUDITOR reads a record, and what it refuses.
 
 
 Value = TypeVar("Value")
 
 
 class UnexpectedError(Exception):
-    """What only the database refuses, in no words."""
+    """Only the database refuses this, without a reason."""
 
 
 class Score(NamedTuple):
-    """What a component is worth."""
+    """The value of a component."""
 
     name: str
     value: float
 
 
 class Component(NamedTuple):
-    """So much of something that a job had."""
+    """An amount of a resource that a job had."""
 
     name: str
     amount: int
@@ -42,7 +42,7 @@ class Component(NamedTuple):
 
 
 class StoredRecord(NamedTuple):
-    """A record as the database has it; times in UTC."""
+    """A record in the database; times in UTC."""
 
     record_id: str
     meta: dict[str, tuple[str, ...]] | None
@@ -52,11 +52,11 @@ class StoredRecord(NamedTuple):
 
     @property
     def runtime_s(self) -> int | None:
-        """Whole seconds, by the server's own reckoning."""
+        """Whole seconds, by the server's own calculation."""
         return None if self.stop_time is None else int((self.stop_time - self.start_time).total_seconds())
 
     def json(self) -> str:
-        """The record as the server gives it out."""
+        """Return the record in the server's JSON."""
         shown = {
             "record_id": self.record_id,
             "meta": self.meta,
@@ -72,9 +72,9 @@ class StoredRecord(NamedTuple):
 
 def read(sent: Any) -> StoredRecord:
     """
-    A posted record; unknown fields are ignored.
+    Return a posted record; unknown fields are ignored.
 
-    Raises ValueError for what the server refuses, UnexpectedError for what its database does.
+    Raises ValueError if the server refuses it, UnexpectedError if its database does.
     """
     stop_time = _field(sent, "stop_time", optional=True)
     return StoredRecord(
@@ -87,7 +87,7 @@ def read(sent: Any) -> StoredRecord:
 
 
 def read_update(sent: Any) -> tuple[str, StoredRecord]:
-    """The record that is changed, and what it is changed to; only its end counts. Raises as `read`."""
+    """Return the changed record and its new value; only its end counts. Raises as `read`."""
     begin = {"start_time": _field(sent, "stop_time"), "meta": None}
     return name(_field(sent, "record_id")), read({**sent, **begin})
 
@@ -97,7 +97,7 @@ def name(text: Any) -> str:
     found = _typed(text, str, "a string")
     if not found.strip():
         raise ValueError("the name is blank")
-    # As near to graphemes as the standard library comes.
+    # The closest to graphemes in the standard library.
     if sum(not unicodedata.combining(character) for character in found) > LONGEST_NAME:
         raise ValueError(f"the name is longer than {LONGEST_NAME}")
     try:
@@ -110,7 +110,7 @@ def name(text: Any) -> str:
 
 
 def instant(text: Any) -> datetime:
-    """A time of RFC 3339, of any zone but with one. Raises ValueError."""
+    """Return a time of RFC 3339, of any zone but with one. Raises ValueError."""
     found = datetime.fromisoformat(_typed(text, str, "a time"))
     if found.tzinfo is None:
         raise ValueError("premature end of input")
@@ -159,11 +159,9 @@ def _written(when: datetime) -> str:
     return when.isoformat().replace("+00:00", "Z")
 
 
-# An AUDITOR server: what it answers, and what its database would hold (version 0.11.0).
-#
-# A record that is there already is an error of its own, 500 with the body RECORD_EXISTS, and has all the others of its
-# request refused; under an option of the server it is not an error, and the others are still lost. A record never
-# changes but for its end, and nothing is ever deleted.
+# An AUDITOR server: its answers, and the content of its database (version 0.11.0). An existing record is a separate
+# error, 500 with the body RECORD_EXISTS, and all the others of its request are refused. With an option of the server it
+# is not an error, and the others are still lost. Only the end of a record can change, and nothing is ever deleted.
 
 
 RECORD_EXISTS, UNEXPECTED_ERROR = b"RECORD_EXISTS", b"UNEXPECTED_ERROR"
@@ -198,13 +196,13 @@ class Auditor(Receiver):
         """``ignore_record_exists_error`` of its configuration."""
         self.largest_body = LARGEST_BODY
         self.repeats = 0
-        """Requests that brought a record that was there."""
+        """Requests with an existing record."""
         self._lock = threading.Lock()
         self._stored: dict[str, StoredRecord] = {}
 
     @classmethod
     def beside(cls, box: Surroundings) -> Self:
-        """A server to which the sandbox's computing element may write, and that it may read."""
+        """Return a server to which the sandbox's computing element may write, and that it may read."""
         auditor = cls(box.journal)
         names = frozenset({box.client.dn.rpartition("/CN=")[2]})
         auditor.access = AuditorAccess(names, names)
@@ -234,7 +232,7 @@ class Auditor(Receiver):
             return dict(self._stored)
 
     def forget(self, *record_ids: str) -> None:
-        """What an administrator does in the database, by hand: the server itself deletes nothing."""
+        """Remove records as an administrator does in the database, by hand: the server itself deletes nothing."""
         with self._lock:
             for record_id in record_ids:
                 del self._stored[record_id]
@@ -273,7 +271,7 @@ class Auditor(Receiver):
                 found = select(self.records.values(), request.query)
             except NoQuery as error:
                 return HTTPAnswer(400, str(error).encode(), "text/plain")
-            # One object after the other, and no array.
+            # One object after the other, without an array.
             return _json("".join(record.json() for record in found))
         folder, _, name = request.path.rpartition("/")
         if folder != "/record":
@@ -321,14 +319,14 @@ def _json(text: str) -> HTTPAnswer:
 
 
 class NoQuery(ValueError):
-    """What is no query."""
+    """An invalid query."""
 
 
 def select(records: Iterable[StoredRecord], query: Mapping[str, str]) -> list[StoredRecord]:
     """
-    The records that ``GET /records?...`` asks for, in the order in which they are given out. Raises NoQuery.
+    Return the records for ``GET /records?...``, in the server's order.
 
-    With its traps: each is what the server does, whatever was meant.
+    Raises NoQuery. It copies the server's behaviour, even where that is unexpected.
     """
     tests: list[Test] = []
     order, descending, limit = "stop_time", False, None
@@ -343,7 +341,7 @@ def select(records: Iterable[StoredRecord], query: Mapping[str, str]) -> list[St
             elif what == "meta" and len(parts) == 3:
                 tests.append(_meta_test(parts[0], parts[1], value))
             elif what == "component" and len(parts) == 2:
-                # Only the first is looked at.
+                # Only the first one is checked.
                 tests.append(
                     lambda record, name=parts[0], compare=_COMPARE[parts[1]], amount=int(value): any(  # type: ignore[misc]
                         one.name == name and compare(one.amount, amount) for one in record.components[:1]
@@ -360,7 +358,7 @@ def select(records: Iterable[StoredRecord], query: Mapping[str, str]) -> list[St
     for what, given in bounds.items():
         tests += _within(what, given)
     found = [record for record in records if all(test(record) for test in tests)]
-    # What has no end comes last, as PostgreSQL sorts it.
+    # Records without an end come last, as PostgreSQL sorts them.
     found.sort(key=lambda record: ((value := _value(record, order)) is None, value or 0), reverse=descending)
     return found[:limit]
 

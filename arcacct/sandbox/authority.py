@@ -1,4 +1,4 @@
-"""A certificate authority made on the spot, worth nothing outside this machine."""
+"""A temporary certificate authority, worth nothing outside this machine."""
 
 from __future__ import annotations
 
@@ -20,17 +20,16 @@ from arcacct.config.credentials import slash_dn
 from arcacct.errors import ConfigError
 from arcacct.files.safe_open import open_directory, open_parent
 
-# A certificate authority made on the spot, worth nothing outside the machine that made it.
-#
-# It writes what a computing element has: a CA directory hashed as OpenSSL wants it, and host certificates with their
-# keys. Its own key never leaves memory, so what it signed cannot be added to later.
+# A temporary certificate authority, worth nothing outside this machine. It writes the files of a computing element: a
+# CA directory hashed as OpenSSL wants it, and host certificates with their keys. Its own key never leaves memory, so it
+# cannot sign anything later.
 
 
 DAY_S = 86_400
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 _BACKDATED_S = 3600
-"""Certificates begin an hour ago: the other end's clock may be a little late."""
+"""Certificates start an hour ago: the other end's clock may be a little slow."""
 
 
 class Credential(NamedTuple):
@@ -57,7 +56,7 @@ class Credential(NamedTuple):
 
 
 class Authority:
-    """A throw-away CA: its certificate in `ca_file` and, hashed, in `ca_dir`; it issues host certificates."""
+    """A temporary CA: its certificate in `ca_file` and, hashed, in `ca_dir`; it issues host certificates."""
 
     def __init__(self, directory: str, name: str) -> None:
         self.directory = directory
@@ -87,11 +86,10 @@ class Authority:
         """
         Make a certificate for servers and clients with the common name `name`.
 
-        `hosts` are the names and addresses it is good for (subjectAltName; none: `name` and the loopback ones).
-        `not_before` and `not_after` are UTC seconds (none: an hour ago, and ninety days ahead), so an expired
-        certificate or one of tomorrow can be had. Written to ``<stem>cert.pem`` and ``<stem>key.pem``, for this user
-        alone, in `directory` (none: the authority's own). Without `rsa_key` the key is EC P-256, which is
-        made in no time.
+        `hosts` are its names and addresses (subjectAltName; none: `name` and the loopback ones). `not_before` and
+        `not_after` are UTC seconds (none: an hour ago, and ninety days ahead), so it may be expired or not yet valid.
+        It is written to ``<stem>cert.pem`` and ``<stem>key.pem``, for this user only, in `directory` (none: the
+        authority's own). Without `rsa_key` the key is EC P-256, which takes no time.
         """
         now = int(time.time())
         key = rsa.generate_private_key(65537, 2048) if rsa_key else ec.generate_private_key(ec.SECP256R1())
@@ -119,7 +117,7 @@ class Authority:
 
 def create(directory: str, *, name: str = "arcacct sandbox CA") -> Authority:
     """
-    Make an authority in `directory`; one that was there before is replaced.
+    Create an authority in `directory`, replacing an existing one.
 
     Raises ConfigError for a directory of another user, who could exchange keys and certificates.
     """

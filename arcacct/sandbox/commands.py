@@ -1,4 +1,4 @@
-"""`arcacct demo` and `arcacct sandbox`: recording and publishing rehearsed on one machine."""
+"""`arcacct demo` and `arcacct sandbox`: a rehearsal of recording and publishing on one machine."""
 
 from __future__ import annotations
 
@@ -39,10 +39,9 @@ if TYPE_CHECKING:
     from arcacct.publishing.target_run import TargetResult
     from arcacct.records.model import AAR
 
-# A rehearsal of the whole on one machine: a small real control directory is recorded, published and published again.
-#
-# The receivers are the sandbox's, so what arrived can be counted and compared with what was recorded. The job files are
-# shipped in ``demo_data``, and their times are moved to yesterday.
+# A rehearsal of everything on one machine: a small real control directory is recorded, published and published again.
+# The receivers are the sandbox's, so the received records can be counted and compared with the recorded ones. The job
+# files are shipped in ``demo_data``, and their times are moved to yesterday.
 
 
 DAY_S = 86_400
@@ -50,26 +49,26 @@ RECORDED_ON = date(2026, 11, 20)
 """The day on which the jobs of ``demo_data`` ran."""
 _EPOCH = date(1970, 1, 1)
 RECORDS_SITE, SUMMARIES_SITE = "DEMO-RECORDS", "DEMO-SUMMARIES"
-"""Job records and summaries of one site would be added up by APEL, so the two targets are two sites."""
+"""APEL would add job records and summaries of one site, so the two targets are two sites."""
 _INSTANT = re.compile(rb"(?<![0-9])(\d{4})(-?)(\d\d)\2(\d\d)(?=T?\d\d(:?)\d\d\5\d\dZ)")
 """The date of a time, in both of A-REX's spellings."""
 
 
 class Rehearsal(NamedTuple):
-    """What happened."""
+    """The result of a rehearsal."""
 
     directory: str
     day: date
     """The day on which the jobs ended, UTC."""
     reported: list[tuple[str, str]]
-    """Job id and state of each event that came by a callout."""
+    """Job id and state of each event from a callout."""
     swept: SweepReport
     records: list[AAR]
-    """What the database has at the end."""
+    """The number of records in the database at the end."""
     published: list[TargetResult]
     republished: list[TargetResult]
     ignored_repeats: int
-    """Records that SGAS got again and passed over."""
+    """Records that SGAS received again and ignored."""
     documents: int
     """Files in ``received``, without those that only repeat a signed body."""
     missing: list[str]
@@ -78,10 +77,10 @@ class Rehearsal(NamedTuple):
 
 def rehearse(directory: str) -> Rehearsal:
     """
-    Lay out, record, publish and publish again, all in a new ``directory``.
+    Create files, record, publish and publish again, all in a new ``directory``.
 
-    Raises UsageError when there is something in that directory, ConfigError when it cannot be written, and whatever
-    recording and publishing raise.
+    Raises UsageError if that directory has content, ConfigError if it cannot be written, and the errors of recording
+    and publishing.
     """
     # `arcacct sandbox` needs none of these.
     from arcacct.arex.sweep import record_event, sweep  # noqa: PLC0415
@@ -96,7 +95,7 @@ def rehearse(directory: str) -> Rehearsal:
         site = DemoSite(os.path.join(home, "control"), (day - RECORDED_ON).days)
         with closing(access.open_accounting(here.places)) as con:
             reported = []
-            # Every callout that is shipped: the control directory as it was, then the event.
+            # Every shipped callout: the control directory at that time, then the event.
             for job_id in sorted(os.listdir(resource("sandbox", "demo_data", "hooks"))):
                 for call in sorted(os.listdir(resource("sandbox", "demo_data", "hooks", job_id))):
                     state = call.partition("-")[2]
@@ -106,7 +105,7 @@ def rehearse(directory: str) -> Rehearsal:
                     reported.append((job_id, state))
             site.lay_out("control")
             swept = sweep(here.places, con, owner=site.owner)
-        # The month began before this database did: a site says so once, or imports what A-REX has recorded.
+        # The month started before this database existed: a site confirms this once, or imports A-REX's records.
         options = RunOptions(now=True, since=midnight, accept_lower=((day.year, day.month),))
         published = publish(here, plugins(here), options)
         republished = republish(here, plugins(here), Period(midnight, midnight + DAY_S))
@@ -149,7 +148,7 @@ class DemoSite:
         return self._owners.get(stat.st_ino) or owner_of(stat)
 
     def lay_out(self, folder: str) -> None:
-        """Put the files of a folder of ``demo_data`` into the control directory, over what is there."""
+        """Put the files of a folder of ``demo_data`` into the control directory, replacing existing ones."""
         for shipped, (mtime_ns, owner) in self._shipped.items():
             if not shipped.startswith(f"{folder}/"):
                 continue
@@ -348,7 +347,7 @@ def sandbox(directory: str, **ports: int) -> None:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-# `arcacct demo`: the whole, on one machine, in a few seconds.
+# `arcacct demo`: everything on one machine, in a few seconds.
 
 
 KINDS = {"ur": "usage records", "car": "job records", "summaries": "summaries"}
@@ -397,7 +396,7 @@ def demo(directory: str) -> None:
         print_line(f"  {name:<{width}}  {what.format(documents=done.documents)}")
     print_line()
     print_line("What to try next:")
-    # How this program can be called again from where it was called.
+    # The command that calls this program again from the same directory.
     program = shlex.quote(sys.argv[0])
     if os.path.basename(sys.argv[0]) != "arcacct" or shutil.which("arcacct") == os.path.abspath(sys.argv[0]):
         program = "arcacct"
@@ -408,7 +407,7 @@ def demo(directory: str) -> None:
     if shutil.which("sqlite3"):
         print_line(f'  sqlite3 {shlex.quote(database)} "{QUERY}"')
         return
-    # The sqlite3 program may not be there, Python is.
+    # The sqlite3 program may be missing, but Python exists.
     rows = f"sqlite3.connect({json.dumps(database)}).execute({json.dumps(QUERY)})"
     print_line(f"  python3 -c {shlex.quote(f'import sqlite3; [print(*row) for row in {rows}]')}")
 

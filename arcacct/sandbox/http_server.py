@@ -1,7 +1,4 @@
-"""
-A loopback HTTPS server for receivers: threads, client certificates, injected faults, and a journal of all it
-received.
-"""
+"""A loopback HTTPS server for receivers: threads, client certificates, injected faults, and a journal of requests."""
 
 from __future__ import annotations
 
@@ -32,12 +29,12 @@ from arcacct.sandbox.authority import Credential, validity
 
 
 class Peer(NamedTuple):
-    """The client's certificate, as far as the receivers look at it."""
+    """The client's certificate, as the receivers see it."""
 
     dn: str
     """In certificate order, ``/O=Sandbox/CN=ce.example.org``: APEL's spelling."""
     subject: str
-    """In the order of RFC 2253, ``CN=ce.example.org,O=Sandbox``: what nginx hands to SGAS."""
+    """In the order of RFC 2253, ``CN=ce.example.org,O=Sandbox``: nginx passes this to SGAS."""
     common_name: str
     not_before: int
     not_after: int
@@ -70,7 +67,7 @@ class Arrival(NamedTuple):
 
 
 class HTTPAnswer(NamedTuple):
-    """Status, body and headers of an answer, and what the request delivered."""
+    """Status, body and headers of an answer, and the documents of the request."""
 
     status: int
     body: bytes = b""
@@ -80,7 +77,7 @@ class HTTPAnswer(NamedTuple):
 
 
 class Surroundings(Protocol):
-    """What a receiver may know of its sandbox; the addresses are there once all receivers have their ports."""
+    """What a receiver may know about its sandbox; the addresses exist once all receivers have their ports."""
 
     journal: Journal
     client: Credential
@@ -94,11 +91,11 @@ class Surroundings(Protocol):
 
     @property
     def credentials(self) -> list[str]:
-        """The lines of a target's block that say what it shows and whom it trusts."""
+        """Return the lines of a target's block with its credentials and its trusted CAs."""
 
     @property
     def apel_certificate(self) -> Credential:
-        """The certificate to which messages for APEL may be encrypted."""
+        """The certificate for encrypted messages to APEL."""
 
 
 class Receiver(ABC):
@@ -111,48 +108,47 @@ class Receiver(ABC):
     endpoint: ClassVar[str]
     """Its name among ports, faults and the options of ``arcacct sandbox``."""
     title: ClassVar[str]
-    """What the command line calls it."""
+    """Its name on the command line."""
     documents: ClassVar[str | None] = None
-    """The folder of ``received/`` in which it keeps what it gets; None: requests here bring no documents."""
+    """The folder of ``received/`` for its documents; None: requests here bring no documents."""
     wants_certificate: ClassVar[bool] = True
     """Whether clients are asked for their certificates."""
     demands_certificate: ClassVar[bool] = False
-    """Whether TLS itself turns away who shows none, or one whose time is over."""
+    """Whether TLS itself refuses a client without a certificate, or with an expired one."""
 
     @classmethod
     @abstractmethod
     def beside(cls, box: Surroundings) -> Self:
-        """One for this sandbox, whose authority and journal are there."""
+        """Return a receiver for this sandbox, whose authority and journal exist."""
 
     @abstractmethod
     def answer(self, request: HTTPRequest) -> HTTPAnswer:
-        """What it says to a request."""
+        """Return the answer to a request."""
 
     @abstractmethod
     def address(self, port: int) -> str:
-        """Where it is, for people."""
+        """Return its address, for people."""
 
     def delivers(self, _request: HTTPRequest) -> bool:
-        """Whether a request brings documents: then it is a line of the journal, also if a fault comes first."""
+        """Whether a request brings documents: then it is a line of the journal, even if a fault comes first."""
         return False
 
     def text(self, request: HTTPRequest) -> str:
-        """What can be read in a request, for faults that follow a record."""
+        """Return the readable text of a request, for faults that follow a record."""
         return request.body.decode("utf-8", "replace")
 
     def block(self, _box: Surroundings) -> list[str]:
-        """The lines of arcacct.conf with which it is published to; none if it is no target of its own."""
+        """Return the lines of arcacct.conf for publishing to it; empty if it is no target of its own."""
         return []
 
     def totals(self) -> list[str]:
-        """A line for each thing that its portal would show; all begin with the portal's name."""
+        """Return a line for each item of its portal; all start with the portal's name."""
         return []
 
 
-# The folder ``received/``: every document a receiver got, numbered, and a line of JSON for each request.
-#
-# A journal that finds an older one continues its numbers: nothing received is ever overwritten. What was received has
-# the names of users: only whom the sandbox runs as may read it.
+# The folder ``received/``: every document a receiver got, numbered, and a line of JSON for each request.  A journal
+# that finds an older one continues its numbers: nothing received is ever overwritten. Received documents have names of
+# users: only the user of the sandbox may read them.
 
 
 class Journal:
@@ -194,30 +190,31 @@ class Journal:
             file.write(json.dumps(line) + "\n")
 
 
-# Receivers that misbehave on order: refuse, answer late, forget to answer, lose the connection.
-#
-# Faults wait in a queue for each endpoint; the first that fits a request is used up by it. `containing` makes a fault
-# follow a record (its id in the readable text of a request) instead of the next request.
+# Receivers that misbehave on request: refuse, answer late, do not answer, close the connection. Faults wait in a queue
+# for each endpoint; a request uses the first that fits it. `containing` makes a fault follow a record (its id in the
+# readable text of a request) instead of the next request.
 
 
 class InjectedFault(NamedTuple):
-    """What happens to requests, and to which; `times` of them will still meet it (None: every one that fits)."""
+    """A fault, and the requests that get it; `times`: how many more of them (None: every one that fits)."""
 
     answer: HTTPAnswer | None = None
-    """Sent instead of the real answer; None: the real one, or none at all if `drop`."""
+    """Sent instead of the real answer; None: the real one, or none if `drop`."""
     drop: bool = False
     """Close the connection without an answer."""
     after_work: bool = False
-    """Do the work first, as behind a balancer that loses patience: the receiver has what the sender cannot know of."""
+    """
+    Do the work first, as behind a balancer that times out: the receiver has data that the sender does not know of.
+    """
     delay_s: float = 0.0
     containing: str = ""
     path: str = ""
     times: int | None = 1
     chance: Callable[[], bool] | None = None
-    """Asked of each request that fits: whether it happens to this one; None: it does."""
+    """Called for each request that fits: whether it gets the fault; None: every one does."""
 
     def fits(self, path: str, text: Callable[[], str]) -> bool:
-        """True if a request to this path with this readable text meets the fault."""
+        """Whether a request to this path with this readable text gets the fault."""
         fits = self.path in path and (not self.containing or self.containing in text())
         return fits and (self.chance is None or self.chance())
 
@@ -261,18 +258,18 @@ class Faults:
         self.add(endpoint, InjectedFault(delay_s=seconds, **which))
 
     def pending(self, endpoint: str) -> int:
-        """How many faults of this endpoint no request has used up yet."""
+        """Return how many faults of this endpoint are still unused."""
         with self._lock:
             return len(self._queues[endpoint])
 
     def clear(self) -> None:
-        """Behave again, everywhere."""
+        """Remove all faults, everywhere."""
         with self._lock:
             for queue in self._queues.values():
                 queue.clear()
 
     def take(self, endpoint: str, path: str, text: Callable[[], str]) -> InjectedFault | None:
-        """The first fault that fits this request, counted as met; None: behave."""
+        """Return the first fault that fits this request, counted as used; None: there is none."""
         with self._lock:
             queue = self._queues[endpoint]
             for position, fault in enumerate(queue):
@@ -284,10 +281,9 @@ class Faults:
         return None
 
 
-# A loopback HTTPS server: threads, keep-alive, client certificates, faults on order, a clean end.
-#
-# Certificates of another authority, or none where one is demanded by TLS, end in a TLS alert. Whether a certificate is
-# expired is *not* decided by TLS here: the receivers do it, since the real ones answer that in HTTP.
+# A loopback HTTPS server: threads, keep-alive, client certificates, faults on order, a clean end.  A certificate of
+# another authority, or a missing one that TLS demands, ends in a TLS alert. Whether a certificate is expired is *not*
+# decided by TLS here: the receivers do it, since the real ones answer that in HTTP.
 
 
 HANDSHAKE_S = 10.0
@@ -300,9 +296,9 @@ _NO_CHECK_TIME = 0x200000
 
 def server_context(credential: Credential, ca_file: str, receiver: Receiver) -> ssl.SSLContext:
     """
-    TLS 1.2 or newer with this certificate; clients' certificates must come from `ca_file` if they show one.
+    TLS 1.2 or newer with this certificate; a client's certificate must come from `ca_file`, if it has one.
 
-    Without a good one that the receiver demands the handshake fails.
+    If the receiver demands one and it is missing or bad, the handshake fails.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
@@ -317,7 +313,7 @@ def server_context(credential: Credential, ca_file: str, receiver: Receiver) -> 
 
 
 class Server:
-    """A receiver on a port of the loopback address, from `start` to `stop`; counts what reaches it."""
+    """A receiver on a port of the loopback address, from `start` to `stop`; counts its requests."""
 
     def __init__(
         self, receiver: Receiver, context: ssl.SSLContext | None, port: int, faults: Faults, journal: Journal
@@ -345,7 +341,7 @@ class Server:
         self._thread = threading.Thread(target=self._listener.serve_forever, args=(0.02,), name=receiver.endpoint)
 
     def start(self) -> None:
-        """Answer requests from now on, in threads of its own."""
+        """Start to answer requests, in threads of its own."""
         self._thread.start()
 
     def stop(self) -> None:
@@ -363,7 +359,7 @@ class Server:
             setattr(self, counter, getattr(self, counter) + 1)
 
     def respond(self, request: HTTPRequest) -> HTTPAnswer | None:
-        """The answer to a request, a fault taken into account; None: close the connection without one."""
+        """Return the answer to a request, including faults; None: close the connection without one."""
         fault = self.faults.take(self.receiver.endpoint, request.path, lambda: self.receiver.text(request))
         answer = self.receiver.answer(request) if fault is None else self._misbehave(fault, request)
         dropped = fault is not None and fault.drop
@@ -425,12 +421,12 @@ class _Listener(ThreadingMixIn, TCPServer):
         super().shutdown_request(request)
 
     def handle_error(self, request: Any, client_address: Any) -> None:  # noqa: ARG002  socketserver's signature
-        """A client that went away is no error of ours; anything else is a bug, and is raised by the thread."""
+        """A client that disconnected is no error of ours; anything else is a bug, and the thread raises it."""
         with contextlib.suppress(OSError):
             raise  # noqa: PLE0704  called from within socketserver's except clause
 
     def hang_up(self) -> None:
-        """Cut every open connection, so that the threads which wait for a next request end."""
+        """Close every open connection, so that threads that wait for a next request end."""
         with self._lock:
             for connection in self._open:
                 with contextlib.suppress(OSError):
@@ -464,7 +460,7 @@ class _Handler(BaseHTTPRequestHandler):
             self._peer = Peer(slash_dn(subject), subject.rfc4514_string(), name, *validity(certificate))
 
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002  http.server's signature
-        """The journal tells what happened; stderr stays clean."""
+        """Print nothing: the journal has all requests, and stderr stays clean."""
 
     def _serve(self) -> None:
         self.server.owner.count("requests")
@@ -492,7 +488,7 @@ class _Handler(BaseHTTPRequestHandler):
     do_GET = do_HEAD = do_POST = do_PUT = do_DELETE = _serve  # noqa: N815  http.server's names
 
     def _body(self) -> bytes | HTTPAnswer:
-        """What was sent, or the answer to a length that is none or too large; then the rest is not read."""
+        """Return the body, or the answer to an invalid or too large length; the rest is then not read."""
         is_chunked = self.headers.get("Transfer-Encoding", "").lower() == "chunked"
         parts, room = [], LARGEST_REQUEST
         while True:

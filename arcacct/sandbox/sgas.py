@@ -1,4 +1,4 @@
-"""An SGAS server (LUTS behind nginx): how it reads usage records, what it answers, and what its database would hold."""
+"""An SGAS server (LUTS behind nginx): how it reads usage records, its answers, and the content of its database."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def duration_s(text: str) -> int | None:
     """
     Seconds of an ISO 8601 duration as SGAS reads it: decimals in any part, parts of a second dropped.
 
-    None for what it cannot read, and for anything with years or months: the server stores NULL then.
+    None for an unreadable text, and for years or months: the server then stores NULL.
     """
     match = _SGAS_DURATION.fullmatch(text)
     if match is None or match[1] or match[2]:
@@ -56,7 +56,7 @@ def sgas_instant(text: str) -> int | None:
     if match is None or match["between"] != "T":
         return None
     zone = match["zone"] or "Z"
-    # Without the colon the server passes over the minutes of the zone.
+    # Without the colon the server ignores the minutes of the zone.
     return _seconds(match, zone if ":" in zone else zone[:3])
 
 
@@ -81,11 +81,10 @@ def _seconds(match: re.Match[str], zone: str) -> int | None:
     return calendar.timegm(fields) - (-offset_s if zone[0] == "-" else offset_s)
 
 
-# Usage records as the SGAS server reads them: XML in, one row of its database a record.
-#
-# The rules are the server's, not the schema's: order does not matter, unknown elements are passed over, attributes
-# count only with their namespace, the last of a repeated element wins except where it adds up (sgas-ur-car 1.5). Each
-# of them is read, though: a number or a time that is empty fails wherever it stands.
+# Usage records as the SGAS server reads them: XML in, one row of its database a record.  The rules are the server's,
+# not the schema's: order does not matter, unknown elements are ignored, attributes count only with their namespace, the
+# last of a repeated element counts unless they are summed (sgas-ur-car 1.5). But each of them is read: an empty number
+# or time fails in any place.
 
 
 Value = TypeVar("Value")
@@ -98,7 +97,7 @@ _BOOLEANS = {"true": True, "1": True, "false": False, "0": False}
 
 
 class UnreadableRecord(Exception):
-    """The server fails before it reaches its database: 500 without a word why."""
+    """The server fails before it reaches its database: 500 without a reason."""
 
 
 class DatabaseRefuses(Exception):
@@ -124,7 +123,7 @@ class FileTransfer(NamedTuple):
 
 
 class Row(NamedTuple):
-    """What the server's database holds of a job: times in UTC seconds, durations in seconds, None for NULL."""
+    """The data of a job in the server's database: times in UTC seconds, durations in seconds, None for NULL."""
 
     record_id: str | None = None
     create_time: int | None = None
@@ -164,11 +163,11 @@ def read(document: bytes) -> list[Row]:
     """
     The rows of a posted document.
 
-    Raises UnreadableRecord for what makes the real server fail before its database (not UTF-8, not well-formed, another
-    root or child, no MachineName, ...) and DatabaseRefuses where the value breaks in the driver.
+    Raises UnreadableRecord if the real server would fail before its database (not UTF-8, not well-formed, another root
+    or child, no MachineName, ...), and DatabaseRefuses if the driver would refuse a value.
     """
     try:
-        # The server decodes first and parses text: the declared encoding counts for nothing.
+        # The server decodes first and parses text: the declared encoding is ignored.
         text = re.sub(r"^<\?xml[^>]*\?>", "", document.decode("utf-8"))
         root = ET.fromstring(text)  # noqa: S314  only what this machine's own publisher sends
     except (UnicodeDecodeError, ET.ParseError, ValueError) as error:
@@ -197,7 +196,7 @@ def _row(record: ET.Element) -> Row:
     if len(host := columns["host"] or "") > longest:
         columns["host"] = host[: longest - 1] + "$"
     if record.find("urf:Processors", NAMESPACES) is None:
-        # The server takes a lone NodeCount for the processors.
+        # The server uses a lone NodeCount as the processors.
         columns["node_count"], columns["processors"] = None, columns["node_count"]
     row = Row(
         **columns,
@@ -226,17 +225,17 @@ def _identity(record: ET.Element) -> dict[str, Any]:
 
 def _virtual_organisation(record: ET.Element) -> dict[str, Any]:
     found = record.findall("urf:UserIdentity/vo:VO", NAMESPACES)
-    # Of what is there twice the server keeps the last.
+    # The server keeps the last of two.
     names = [vo for vo in found if _text(vo, "vo:Name")]
     if not names:
-        return {}  # without a name the server drops everything about the VO
+        return {}  # Without a name the server drops everything about the VO.
     vo = names[-1]
     return {
         "vo_name": _text(vo, "vo:Name"),
         "vo_type": vo.get(_qualified("vo:type")),
         "vo_issuer": _text(vo, "vo:Issuer"),
         "vo_attributes": tuple(
-            # Several groups of one attribute run together, and are too long for the column together.
+            # Several groups of one attribute are joined, and are together too long for the column.
             (
                 "".join(element.text or "" for element in attribute.findall("vo:Group", NAMESPACES)) or None,
                 _text(attribute, "vo:Role"),
@@ -320,7 +319,7 @@ def _text(parent: ET.Element, path: str) -> str | None:
 
 
 def _last(parent: ET.Element, path: str, read: Callable[[str], Value]) -> Value | None:
-    """What `read` makes of the last such element; it looks at the others, too."""
+    """Return the result of `read` for the last such element; it reads the others, too."""
     values = _each(parent, path, read)
     return values[-1] if values else None
 
@@ -353,10 +352,9 @@ _READ_AS: dict[Form, Callable[[str], Any]] = {
 _READ = {column: _READ_AS[form] for column, form in _BY_ITSELF.items() if form in _READ_AS} | {"charge": _charge}
 
 
-# An SGAS server (LUTS behind nginx): what it answers and what its database would hold (sgas-ur-car section 1).
-#
-# One transaction a POST: either every record of a document is stored or none. A record that is there already is passed
-# over, so the first one wins, and the answer looks the same but for the number of the row, which is the old one.
+# An SGAS server (LUTS behind nginx): its answers and the content of its database (sgas-ur-car section 1). Each POST is
+# one transaction: either every record of a document is stored or none. An existing record is ignored, so the first one
+# stays. The answer is the same except for the number of the row, which is the old one.
 
 
 PATH = "/sgas/ur"
@@ -370,7 +368,7 @@ NULL = "null"
 
 
 class DayOfMachine(NamedTuple):
-    """What is counted apart."""
+    """The key of an aggregate."""
 
     inserted_on: str
     """The day on which the server stored the records, ``YYYY-MM-DD`` in UTC."""
@@ -383,7 +381,7 @@ class Aggregate(NamedTuple):
     jobs: int
     cpu_s: int
     wall_s: int
-    """Times the processors of each job; a job without any counts as of one."""
+    """Times the processors of each job; a job without a number counts as one."""
 
 
 class StoredRow(NamedTuple):
@@ -395,7 +393,7 @@ class StoredRow(NamedTuple):
 
     @property
     def counted_in(self) -> DayOfMachine:
-        """Where the aggregates count it."""
+        """Return the key of its aggregate."""
         return DayOfMachine(self.inserted_on, self.row.machine_name)
 
 
@@ -414,7 +412,7 @@ class SGAS(Receiver):
         self.ignored_repeats = 0
         """Records that came again and changed nothing."""
         self.clock: Callable[[], float] = time.time
-        """The server's, in UTC seconds: the aggregates are by the day of insertion."""
+        """The server's, in UTC seconds: aggregates are by the day of insertion."""
         self._lock = threading.Lock()
         self._stored: dict[str, StoredRow] = {}
         self._counted: dict[DayOfMachine, Aggregate] = {}
@@ -456,22 +454,22 @@ class SGAS(Receiver):
 
     @property
     def aggregates(self) -> dict[DayOfMachine, Aggregate]:
-        """What the server shows by day of insertion and machine (uraggregated), as of the last update."""
+        """Return the server's data by day of insertion and machine (uraggregated), as of the last update."""
         with self._lock:
             return dict(self._counted)
 
     @property
     def outdated_aggregates(self) -> set[DayOfMachine]:
-        """What the next update will count anew (uraggregated_update)."""
+        """Return the keys that the next update will count again (uraggregated_update)."""
         with self._lock:
             return set(self._queue)
 
     def update_aggregates(self) -> None:
         """
-        Do what the server's periodic task does: count what is queued anew from all rows, and empty the queue.
+        Do the same as the server's periodic task: count the queued keys again from all rows, and empty the queue.
 
-        A new record is not counted: its day of insertion and machine go to the queue. Days outside the queue
-        keeps its old count, even if its rows are gone.
+        A new record is not counted: its day of insertion and machine go to the queue. A day outside the queue keeps its
+        old count, even if its rows are gone.
         """
         with self._lock:
             rows: dict[DayOfMachine, list[Row]] = {}
@@ -503,7 +501,7 @@ class SGAS(Receiver):
 
     def answer(self, request: HTTPRequest) -> HTTPAnswer:
         peer = request.peer
-        # nginx's, to a client without a good certificate.
+        # The answer of nginx to a client without a good certificate.
         if peer is None:
             return _html(400, "400 No required SSL certificate was sent")
         if not peer.not_before <= time.time() <= peer.not_after:
@@ -582,7 +580,7 @@ class SGAS(Receiver):
             check(row)
             record_id = str(row.record_id)
             old = staged.get(record_id) or self._stored.get(record_id)
-            # The job it has, to the server: same global id, or one that equals the record id.
+            # The existing job, for the server: same global id, or one that equals the record id.
             if old is not None and row.global_job_id in {old.row.global_job_id, row.record_id} - {None}:
                 repeats += 1
                 staged.setdefault(record_id, old)
@@ -606,7 +604,7 @@ class _NotAllowed(Exception):
 
 
 def check(row: Row) -> None:
-    """What the database's columns refuse; raises DatabaseRefuses with its words."""
+    """Check a row against the database's columns; raises DatabaseRefuses with its words."""
     for column, value in _stored_values(row):
         rule = RULES[column]
         if rule.needed and value is None:

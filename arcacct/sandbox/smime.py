@@ -1,4 +1,4 @@
-"""The Secure STOMP Messenger's steps between the messaging service and APEL: S/MIME decrypted and verified."""
+"""The Secure STOMP Messenger's steps between the messaging service and APEL: decrypt and verify S/MIME."""
 
 from __future__ import annotations
 
@@ -25,23 +25,22 @@ from arcacct.config.credentials import slash_dn
 from arcacct.errors import InputError
 from arcacct.sandbox.authority import Credential, validity
 
-# Encrypted messages, decrypted as OpenSSL's ``smime -decrypt`` does it, without OpenSSL's program.
-#
-# As much of CMS (RFC 5652 section 6) as SSM writes: an AES key in CBC mode, encrypted to the receiver's RSA key.
-# (`cryptography` opens envelopes, too, but without AES-192, which SSM may use.)
+# Decrypt messages like OpenSSL's ``smime -decrypt``, without OpenSSL's program. It handles the part of CMS (RFC 5652
+# section 6) that SSM writes: an AES key in CBC mode, encrypted to the receiver's RSA key. (`cryptography` opens
+# envelopes, too, but without AES-192, which SSM may use.)
 
 
 _MALFORMED = (LookupError, TypeError, ValueError, x509.InvalidVersion)
-"""What asn1crypto and cryptography raise for bytes that are no such message, when a part of it is read."""
+"""Errors of asn1crypto and cryptography for bytes that are not such a message."""
 _AES_CBC = {"aes128_cbc": 128, "aes192_cbc": 192, "aes256_cbc": 256}
 _BLOCK_BITS = 128
 
 
 def decrypt(message: bytes, credential: Credential) -> bytes:
     """
-    What an encrypted message (application/pkcs7-mime) to this certificate holds; its own header is not part of it.
+    Return the content of an encrypted message (application/pkcs7-mime) to this certificate, without its own header.
 
-    InputError says what is wrong: no such message, another recipient, another cipher.
+    Raises InputError with the reason: no such message, another recipient, another cipher.
     """
     try:
         encoded = base64.b64decode(re.split(rb"\r?\n\r?\n", message, maxsplit=1)[1])
@@ -93,10 +92,9 @@ def _identity(of: Any) -> tuple[bytes, int]:
     return of.chosen["issuer"].dump(), of.chosen["serial_number"].native
 
 
-# S/MIME signatures as OpenSSL's ``smime -verify`` checks them, without OpenSSL's program.
-#
-# `cryptography` writes signed messages but does not check them, and a rehearsal must run where nothing but Python is.
-# asn1crypto reads the detached CMS signature (RFC 5652), so the check shares nothing with what signed.
+# Check S/MIME signatures like OpenSSL's ``smime -verify``, without OpenSSL's program.  `cryptography` writes signed
+# messages but does not check them, and a rehearsal must run with Python alone. asn1crypto reads the detached CMS
+# signature (RFC 5652), so the check shares no code with the signer.
 
 
 _HASHES: dict[str, hashes.HashAlgorithm] = {
@@ -121,8 +119,8 @@ def verify(message: bytes) -> Signed:
     """
     Check the signature of a clear-signed message (multipart/signed with a PKCS#7 part).
 
-    Only the signature: whether its certificate can be trusted is `check_chain`'s question. InputError says what
-    is wrong: no such message, no certificate in it, another digest, a signature that does not fit.
+    Only the signature: `check_chain` checks whether its certificate can be trusted. Raises InputError with the reason:
+    no such message, no certificate in it, another digest, a signature that does not fit.
     """
     content, encoded = _split(message)
     try:
@@ -133,7 +131,7 @@ def verify(message: bytes) -> Signed:
     except _MALFORMED as error:
         raise InputError(f"the signature cannot be read: {error}") from error
     if not certificates:
-        raise InputError("the signature brings no certificate")
+        raise InputError("the signature has no certificate")
     if not signers:
         raise InputError("the signature has no signer")
     for signer in signers:
@@ -148,7 +146,7 @@ def check_chain(certificate: x509.Certificate, ca_dir: str, now: int | None = No
     """
     Follow a certificate's issuers through a hashed CA directory up to a self-signed one; InputError if that fails.
 
-    As ``openssl verify -CApath``: intermediate authorities must lie in the directory too.
+    As ``openssl verify -CApath``: intermediate authorities must be in the directory too.
     """
     at = int(time.time()) if now is None else now
     authorities = []
@@ -203,7 +201,7 @@ def _check(signer: Any, certificates: tuple[x509.Certificate, ...], content: byt
         digests = (one["values"][0].native for one in attributes if one["type"].native == "message_digest")
         if next(digests, None) != hashlib.new(algorithm.name, content).digest():
             raise InputError("signature failure: the content is not what was signed (digest)")
-        # What was signed is the SET itself, not the context tag it travels under (RFC 5652 section 5.4).
+        # The signature is of the SET itself, not of its context tag in the message (RFC 5652 section 5.4).
         signed = attributes.untag().dump()
     signature = signer["signature"].native
     try:
@@ -226,18 +224,17 @@ def _issued(authority: x509.Certificate, certificate: x509.Certificate) -> bool:
     return True
 
 
-# The Secure STOMP Messenger's steps between the messaging service and APEL (apel 2.2).
-#
-# A message ends in one of three ways: its text goes to the loader, it is rejected, or the daemon dies, which
-# leaves it unacknowledged, so that it comes back and nothing behind it gets through.
+# The Secure STOMP Messenger's steps between the messaging service and APEL (apel 2.2).  A message ends in one of three
+# ways: its text goes to the loader, it is rejected, or the daemon crashes. Then it stays unacknowledged, so it comes
+# back, and no later message arrives.
 
 
 class MessageRejected(Exception):
-    """The message goes to the reject queue; the sender never hears of it."""
+    """The message goes to the reject queue; the sender never learns this."""
 
 
 class Crashed(Exception):
-    """The receiver dies, and dies again each time it is started."""
+    """The receiver crashes, and crashes again each time it is started."""
 
 
 class VerifiedMessage(NamedTuple):
@@ -253,11 +250,11 @@ def accept(
     """
     Unwrap a signed message; `allowed_dns` are slash DNs, compared exactly (None: every certificate of the CAs).
 
-    One that is encrypted is decrypted with `credential` before. Raises MessageRejected or Crashed.
+    An encrypted message is first decrypted with `credential`. Raises MessageRejected or Crashed.
     """
     try:
         signed = verify(_decrypted(message, credential))
-        # Of several certificates the first is taken for the signer's, rightly or not.
+        # If there are several certificates, the first one counts as the signer's, right or wrong.
         first = signed.certificates[0]
         check_chain(first, ca_dir)
     except InputError as error:
@@ -298,5 +295,5 @@ def _body(content: str) -> str:
         body = quopri.decodestring(body.encode("ascii")).decode("utf-8")
     elif "base64" in header:
         raise Crashed("a base64 body, which its Python can no longer decode")
-    # str.splitlines breaks at more than CR and LF: form feeds and their like become line ends too.
+    # str.splitlines also breaks at form feeds and similar characters: these become line ends too.
     return "\n".join(body.splitlines()).strip()

@@ -1,11 +1,11 @@
 """
 The kinds of targets: a folder for each, with options, format, the rules of the receiver and protocol, and their table.
 
-Nothing of a folder is imported before it is asked for.
+A folder is imported only when it is needed.
 
 Optional parts and other packages add kinds by an entry point of the group `GROUP`: its name is the kind of block,
-``arcacct/NAME``, and its object a module with ``KIND`` and ``PLUGIN``. Installed packages are looked through only when
-the configuration has a block below ``arcacct/`` that is not in the table.
+``arcacct/NAME``, and its object a module with ``KIND`` and ``PLUGIN``. Installed packages are searched only if the
+configuration has a block below ``arcacct/`` that is not in the table.
 """
 
 from __future__ import annotations
@@ -30,17 +30,17 @@ GROUP = "arcacct.targets"
 
 
 def built_in(block: str) -> TargetKind:
-    """The kind of target of a block of the table."""
+    """Return the kind of target of a block of the table."""
     kind: TargetKind = import_module(f"{__name__}.{FOLDERS[block]}.options").KIND
     return kind
 
 
 def kinds(conf: Conf | None = None) -> dict[str, TargetKind]:
     """
-    Every kind of target, by its block: what reads a configuration has to know.
+    Return every kind of target, by its block, for reading a configuration.
 
-    With a configuration that has only blocks of the table, those of the table. Raises ConfigError for a package that
-    the configuration needs and that cannot be used.
+    If the configuration has only blocks of the table, these are the kinds of the table. Raises ConfigError for a
+    package that the configuration needs and that cannot be used.
     """
     found = {block: built_in(block) for block in FOLDERS}
     blocks = () if conf is None else conf.blocks.values()
@@ -71,7 +71,7 @@ def _installed(block: str) -> Any:
 
 
 def plugin_of(target: Target, settings: Settings) -> TargetPlugin:
-    """How publishing deals with a configured target."""
+    """Return the plugin of a configured target."""
     block = target.block.partition(":")[0]
     module = import_module(f"{__name__}.{FOLDERS[block]}.target") if block in FOLDERS else _installed(block)
     plugin: TargetPlugin = module.PLUGIN(target, settings)
@@ -79,5 +79,5 @@ def plugin_of(target: Target, settings: Settings) -> TargetPlugin:
 
 
 def plugins(settings: Settings, name: str | None = None) -> tuple[TargetPlugin, ...]:
-    """The same of all targets, or of the one of a name. Raises UsageError as `select_targets`."""
+    """Return the plugins of all targets, or of one with a name. Raises UsageError as `select_targets`."""
     return tuple(plugin_of(target, settings) for target in select_targets(settings.targets, name))

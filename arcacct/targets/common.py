@@ -1,4 +1,4 @@
-"""What the formats of all targets share: tables of receivers' rules, ASCII, XML, and jobs that came without ARC."""
+"""The common parts of all targets' formats: tables of receivers' rules, ASCII, XML, and jobs that came without ARC."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ _CHARACTERS_OF_ENTRY = 100
 
 class Kept(dict[Any, Any]):
     """
-    What was made, by the values that it was made of.
+    A cache of made texts, by the values that they were made from.
 
-    All is forgotten when these come to too many characters: who may name things at will does not fill the memory.
+    It is emptied when these have too many characters, so that users who may choose names cannot fill the memory.
     """
 
     def __init__(self, make: Callable[[Any], Any]) -> None:
@@ -40,28 +40,26 @@ class Kept(dict[Any, Any]):
         return part
 
 
-# Text in ASCII for receivers that read nothing else.
-#
-# What is not printable is written as ``\xHH``, one for each byte of UTF-8, as OpenSSL prints it in a name.
-#
-# SSM decodes every message as ASCII outside any guard: one other byte stops the receiver and is delivered again for
-# ever. It also turns control characters and Unicode line ends into new lines, and APEL's loader splits records at any
-# ``%%``. Records for other receivers are measured by it, too: what is plain to APEL is plain to all of them.
+# Text in ASCII for receivers that read nothing else. Other characters are written as ``\xHH``, one for each byte of
+# UTF-8, as OpenSSL prints them in a name. SSM decodes every message as ASCII without handling errors: one other byte
+# stops the receiver, and is delivered again permanently. It also turns control characters and Unicode line ends into
+# new lines, and APEL's loader splits records at any ``%%``. Records for other receivers are checked by it, too: a text
+# that is plain for APEL is plain for all of them.
 
 
 NAME = 255
-"""Characters that receivers have for the names they sum by."""
+"""The length of names that receivers sum by."""
 _DIGITS = 12
-"""Of a digest: of a million long names two are the same with a chance of 1 in 500."""
+"""Digits of a digest: in a million long names two are the same with a chance of 1 in 500."""
 _CUT_ESCAPE = re.compile(r"\\(?:x[0-9A-F]?)?\Z")
 
 _WRITTEN = {byte: chr(byte) if 0x20 <= byte < 0x7F else f"\\x{byte:02X}" for byte in range(256)}
 
 
 def ascii_text(text: str) -> str:
-    """The text in printable ASCII, with nothing in it that a receiver would take for something else."""
+    """Return the text in printable ASCII, without sequences that have a meaning for a receiver."""
     if not (text.isascii() and text.isprintable()):
-        # Half a surrogate pair means one raw byte that was not UTF-8, else itself.
+        # A lone surrogate means one raw byte that was not UTF-8, or else itself.
         try:
             encoded = text.encode("utf-8", "surrogateescape")
         except UnicodeEncodeError:
@@ -70,18 +68,18 @@ def ascii_text(text: str) -> str:
     if "%%" in text:
         text = text.replace("%%", "%\\x25")
     if "pkcs7-mime" in text:
-        # SSM takes a message with application/pkcs7-mime anywhere in it for an encrypted one.
+        # SSM treats a message with application/pkcs7-mime anywhere in it as encrypted.
         text = text.replace("pkcs7-mime", "pkcs7\\x2Dmime")
     return text
 
 
 def spelt(text: str, limit: int) -> str:
     """
-    The same, of at most so many characters, without blanks around it.
+    Return the same with a limited number of characters, without blanks around it.
 
-    One that is longer is cut, with no half escape. A name that receivers sum by (a user, group or host) then ends in a
-    digest of the whole, but for its case, which they do not look at: two that begin alike stay two. What has less room
-    than `NAME` is no such name.
+    A longer text is cut, but not within an escape. A name that receivers sum by (a user, group or host) then ends in a
+    digest of the whole without its case, which they ignore: two names with the same start stay different. A field
+    shorter than `NAME` has no such name.
     """
     value = ascii_text(text).strip()
     if len(value) <= limit:
@@ -90,10 +88,9 @@ def spelt(text: str, limit: int) -> str:
     return _CUT_ESCAPE.sub("", value[: limit - len(end)]).rstrip() + end
 
 
-# The one place where text becomes XML.
-#
-# XML 1.0 (section 2.2) has no way to write most control characters, lone surrogates, U+FFFE and U+FFFF, not even as a
-# reference: they are removed. A document with one of them is not well-formed and would be refused whole.
+# The only place where text becomes XML.  XML 1.0 (section 2.2) has no way to write most control characters, lone
+# surrogates, U+FFFE and U+FFFF, not even as a reference: they are removed. A document with one of them is not
+# well-formed and would be refused completely.
 
 
 # White space is written as references: parsers turn plain line ends into LF, and any of the three into a blank
@@ -104,7 +101,7 @@ _TABLE: dict[int, str | None] = {
     **dict.fromkeys(_ILLEGAL),
     **{ord(character): reference for character, reference in _REFERENCES.items()},
 }
-# A text: it takes milliseconds to compile, and is needed only for texts that are not printable.
+# A text: compiling it takes milliseconds, and is needed only for texts that are not printable.
 _FORBIDDEN = "[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]"
 
 _TWO_DIGITS = tuple(f"{number:02d}" for number in range(60))
@@ -113,26 +110,29 @@ _DAY_ZERO = date(1970, 1, 1).toordinal()
 
 
 def escape(text: str) -> str:
-    """Text for the inside of an element or of a double-quoted attribute, without what XML cannot carry."""
-    # What cannot be carried is not printable either; no pattern looks through a text at this speed.
+    """
+    Return text for the inside of an element or of a double-quoted attribute, without characters that XML does not
+    allow.
+    """
+    # Characters that XML does not allow are not printable either; no pattern is as fast as this test.
     if text.isprintable() and not ("&" in text or "<" in text or ">" in text or '"' in text):
         return text
     return text.translate(_TABLE)
 
 
 def carried(text: str) -> str:
-    """The text as stored in XML: all characters except those that :func:`escape` must remove."""
+    """Return the text as stored in XML: all characters except those that :func:`escape` must remove."""
     return text if text.isprintable() else re.sub(_FORBIDDEN, "", text)
 
 
 def element(name: str, text: str | None, attributes: str = "") -> str:
-    """An element, or nothing for what is unknown: SGAS fails at some elements when they are empty."""
+    """Return an element, or nothing for an unknown value: SGAS fails at some elements when they are empty."""
     escaped = escape(text) if text else ""
     return f"<{name}{attributes}>{escaped}</{name}>" if escaped else ""
 
 
 def hosts(names: Iterable[str]) -> list[str]:
-    """A Host for each text that is the name of one, the first of them the primary."""
+    """Return a Host for each text that is a valid name; the first of them is the primary."""
     good = [name for name in dict.fromkeys(names) if is_domain_name(name)]
     return [f'<Host urf:primary="true">{name}</Host>' if name == good[0] else f"<Host>{name}</Host>" for name in good]
 
@@ -150,41 +150,39 @@ def iso_time(seconds: int) -> str:
     """
     UTC seconds as ``YYYY-MM-DDThh:mm:ssZ``.
 
-    The hour is remembered: jobs come in order of their end, and formatting dates was a third of a record's cost.
-    Raises ValueError outside the years 1 to 9999.
+    The hour is cached: jobs come in order of their end, and formatting dates was a third of a record's cost. Raises
+    ValueError outside the years 1 to 9999.
     """
     hour: str = _HOURS[seconds // HOUR_S]
     return hour + _SECONDS[seconds % HOUR_S]
 
 
 now_time = lru_cache(maxsize=16)(iso_time)
-"""The same of a time that many records share: that of their making."""
+"""The same for a time that many records share: that of their creation."""
 
 
 # SQL for receivers whose administrators must make corrections by hand.
 
 
 def quoted(text: str) -> str:
-    """A literal of PostgreSQL, whatever its settings: with a backslash in it, in the form that says so."""
+    """Return a literal of PostgreSQL, for any settings: with a backslash in it, in the escape form."""
     doubled = text.replace("'", "''")
     return f"E'{doubled.replace(chr(92), 2 * chr(92))}'" if "\\" in text else f"'{doubled}'"
 
 
-# Form of a table of a receiver's rules: for each field its allowed values, and the result for a record otherwise.
-#
-# Such a table (`sgas.rules`, `apel.rules`) is the one place that knows: acceptance has its limits from there, the
-# sandbox judges by it, and the tests walk it.
+# Form of a table of a receiver's rules: for each field its allowed values, and the result for any other value. Such a
+# table (`sgas.rules`, `apel.rules`) is the only source of the limits: acceptance, the sandbox and the tests use it.
 
 
 INT2, INT4, INT8 = 2**15 - 1, 2**31 - 1, 2**63 - 1
 """The largest numbers of a database's columns of two, four and eight bytes."""
 
 EXACT = 2**53
-"""Beyond it a value is no measurement, and one would make a month's sum overflow: nothing of ours sends it."""
+"""A larger value is not a measurement, and it would make a month's sum overflow: it is never sent."""
 
 
 class Form(StrEnum):
-    """What is written into a field."""
+    """The form of a field."""
 
     TEXT = "characters"
     INTEGER = "whole number"
@@ -196,7 +194,7 @@ class Form(StrEnum):
 
 
 class Breach(StrEnum):
-    """What the receiver does with a record that breaks the rule."""
+    """The receiver's treatment of a record that breaks the rule."""
 
     REFUSED = "refuses the whole message"
     CUT = "stores the beginning"
@@ -205,7 +203,7 @@ class Breach(StrEnum):
 
 
 class Care(StrEnum):
-    """What we do so that a record does not break the rule."""
+    """How arcacct prevents a record from breaking the rule."""
 
     REFUSE = "the job is refused"
     CUT = "cut, and noted"
@@ -216,32 +214,31 @@ class Care(StrEnum):
 
 
 class Rule(NamedTuple):
-    """What one field may hold."""
+    """The allowed values of one field."""
 
     form: Form
     most: float
     """Characters of a text; the largest number, in the unit of the field."""
     care: Care = Care.OURS
     value: str = ""
-    """The job's (AAR) or the sum's (UsageCell) from which it is made, where a job can make it break the rule."""
+    """The value of the job (AAR) or the sum (UsageCell) that it is made from, if a job can break the rule with it."""
     needed: bool = False
     """A record without it is refused."""
     least: float = 0
     breach: Breach = Breach.REFUSED
     source: str = "column"
-    """Where the rule is from: ``column`` of the receiver's database, its ``procedure``, or the ``parser`` before it."""
+    """The source of the rule: ``column`` of the receiver's database, its ``procedure``, or the ``parser`` before it."""
     element: str = ""
     """Its path in an XML record, below the record."""
 
 
 FUTURE_S = 2 * DAY_S
-"""How far a job's end may lie ahead of a receiver's clock: APEL's rule, kept for all of them."""
+"""How far a job's end may be in the future by a receiver's clock: APEL's rule, used for all of them."""
 
 
-# What records say of jobs that came to their batch system without ARC: their own start, infrastructure and middleware.
-#
-# Nothing of it is part of a key, at any receiver, nor of the digest of a record: with other words a job is the same
-# one, and is not sent again for their sake.
+# The description in records of jobs that came to their batch system without ARC: their own start, infrastructure and
+# middleware. It is part of no key, at any receiver, and not of the digest of a record: a change of the words does not
+# send a job again.
 
 
 _UNNAMED = "LOCAL"
@@ -254,14 +251,14 @@ class LocalJobValues(NamedTuple):
     start_time_source: str
     """``submit`` or ``lrms`` (`identity.start_time`)."""
     infrastructure: str | None
-    """A description; ``None``: ARC's, as the format has it."""
+    """A description; ``None``: that of ARC in this format."""
     middleware: str | None
-    """``None``: ARC; empty: none is known."""
+    """``None``: ARC; empty: unknown."""
 
 
 def local_job_values(aar: AAR, lines: Iterable[LocalJobs], start_time_source: str) -> LocalJobValues:
-    """By the first line of the job's batch system, else the first for any, else ``own``."""
-    # A job of ARC has the interface even where the URL of its endpoint is not known.
+    """Return the values by the first line of the job's batch system, else the first for any, else ``own``."""
+    # A job of ARC has the interface even if the URL of its endpoint is unknown.
     if aar.endpoint_url or aar.endpoint_type not in (None, LOCAL):
         return LocalJobValues(start_time_source, None, None)
     lrms = (aar.lrms or "").lower()

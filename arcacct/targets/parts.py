@@ -1,8 +1,8 @@
 """
-Records made of parts: what comes back with many jobs is judged and rendered once, the rest by one test and one text.
+Records made of parts: values that many jobs share are judged and rendered once, the rest by one test and one text.
 
-A format's whole rules and its own functions judge and render the parts, on a job that is sound otherwise; so there is
-one definition of each. What the test does not plainly find sound goes the long way, through the rules and the text.
+A format's complete rules and its own functions judge and render the parts, with a job that is valid otherwise; so there
+is one definition of each. A job that the test does not find valid is handled by the complete rules and the text.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from arcacct.targets.verdicts import SMALLEST_WIDTH, changed, sound_hosts
 
 Options = TypeVar("Options")
 Plain = tuple[str, str | None, Names] | None
-"""Key, authorisation group and names of a record that goes as it is; ``None`` of any other one."""
+"""Key, authorisation group and names of a record that needs no repair; ``None`` for any other one."""
 
 _NODES = ("node_names",)
 _LATEST = 2**37
-"""Of times, in the year 6325: every receiver's calendar ends in 9999."""
+"""The latest time, in the year 6325: every receiver's calendar ends in 9999."""
 
 SOUND = AAR(
     record_id=1, job_id="sound", local_job_id="1", endpoint_type=None, endpoint_url="https://ce.example.org/arex",
@@ -34,7 +34,7 @@ SOUND = AAR(
     core_count=1, memory_kib=0, virtual_memory_kib=0, wall_s=1, cpu_user_s=1, cpu_kernel_s=1, scratch_bytes=0,
     stage_in_bytes=0, stage_out_bytes=0, benchmark="HEPSPEC:1",
 )  # fmt: skip
-"""A job that no receiver's rules find anything in: with other values in it these are judged."""
+"""A job that is valid by all receivers' rules: with other values in it, these are judged."""
 
 
 _ALONE = attrgetter(
@@ -57,8 +57,8 @@ def _alone_sound(aar: AAR, now: int) -> bool:
     submitted = 0 if submitted is None else submitted
     started = 0 if started is None else started
     ended = 0 if ended is None else ended
-    # Numbers are joined by "or": only whole ones can be, and the result is negative if one of them is, and below
-    # a power of two if all of them are.
+    # Numbers are joined by "or": this works only for whole ones. The result is negative if one of them is, and below a
+    # power of two if all of them are.
     return (
         0 < submit_time <= end_time <= now
         and (submit_time | end_time) < _LATEST
@@ -78,9 +78,9 @@ _rendered: Callable[[Any], RenderedRecord] = partial(tuple.__new__, RenderedReco
 
 class RecordOfParts(RecordFormat, Generic[Options]):
     """
-    A format whose records are written of parts, however a job was judged: at once by its parts, or by `accept`.
+    A format whose records are written from parts, for a job that was judged by its parts or by `accept`.
 
-    Each part is made once for all jobs that have the same values of its names.
+    Each part is made once for all jobs with the same values.
     """
 
     def __init__(self, options: Options, makers: Mapping[Callable[[AAR, Options], Any], tuple[str, ...]]) -> None:
@@ -96,7 +96,8 @@ class RecordOfParts(RecordFormat, Generic[Options]):
 
         def goes_as_it_is(aar: AAR) -> bool:
             if names == _NODES:
-                # Jobs on many nodes have seldom the same ones: by the one rule about these, at a fifth of the cost.
+                # Jobs on many nodes rarely have the same ones: this uses the one rule about them, at a fifth of the
+                # cost.
                 return sound_hosts(aar.node_names) == aar.node_names
             return self.accept(aar, aar.end_time) == Acceptance(aar)
 
@@ -104,23 +105,29 @@ class RecordOfParts(RecordFormat, Generic[Options]):
         return Kept(lambda found: made[found] if goes_as_it_is(job(found)) else None), made
 
     def local_id(self, aar: AAR) -> str | None:  # noqa: ARG002  a format without it
-        """The batch system's id as it is sent; ``None``: it is not."""
+        """Return the batch system's id as it is sent; ``None``: it is not sent."""
         return None
 
     @abstractmethod
     def plain(self, aar: AAR, parts: Sequence[Any], local_id: str | None) -> Plain:
         """
-        What publishing needs of a job whose parts are sound.
+        Return the values for publishing of a job whose parts are valid.
 
-        ``None`` where the rules would say something of what is the job's own and this receiver's alone.
+        ``None`` if the rules would object to a value of the job itself or of this receiver only.
         """
 
     @abstractmethod
     def written(self, aar: AAR, parts: Sequence[Any], local_id: str | None, now: int) -> str:
-        """The text of a record, of its parts and what is the job's own; ``now``: when it is made, UTC seconds."""
+        """
+        Return the text of a record, from its parts and the job's own values; ``now``: its time of creation, UTC
+        seconds.
+        """
 
     def parts(self, aar: AAR) -> list[Any]:
-        """The parts of a record as it was accepted, whatever was noted of it. Raises what the makers raise."""
+        """
+        Return the parts of a record as it was accepted, with any notes. Raises the errors of the functions that make
+        them.
+        """
         return [made[values_of(aar)] for values_of, _sound, made in self._parts]
 
     def text(self, aar: AAR, now: int) -> str:

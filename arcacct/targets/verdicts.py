@@ -1,13 +1,11 @@
 """
-What each receiver would refuse, found before it is sent: the rules that all of them share.
+Finds records that a receiver would refuse before they are sent: the rules that all receivers share.
 
 A receiver refuses whole batches: SGAS rolls the transaction back, APEL drops the message without a report. So each
-record is measured by the receiver's own rules first. What can be repaired without changing what is accounted
-(a name cut, an optional value left out) is repaired and noted; the rest is refused with the reason, alone.
-
-Shared are identity, a final status, an end, and amounts a column can hold.
-
-The receivers' own acceptance (`sgas.acceptance`, `apel.acceptance`) adds what each asks beyond them.
+record is first checked by the receiver's own rules. A repair that does not change accounted values (a name cut, an
+optional value left out) is made and noted; any other record is refused alone, with the reason. The shared rules are
+about identity, a final status, an end, and amounts that a column can hold. The receivers' own acceptance
+(`sgas.acceptance`, `apel.acceptance`) adds further rules.
 """
 
 from __future__ import annotations
@@ -26,18 +24,18 @@ from arcacct.times import LAST_SECOND
 _FREE_TEXTS = ("job_name", "user_dn", "vo", "queue", "project", "local_user", "local_job_id", "wn_instance")
 _OPTIONAL_AMOUNTS = ("memory_kib", "virtual_memory_kib", "scratch_bytes", "stage_in_bytes", "stage_out_bytes")
 SMALLEST_WIDTH = 100
-"""No text of a job has a column narrower than this, at any receiver."""
+"""No text of a job has a narrower column than this, at any receiver."""
 _LONGEST_SHOWN = 60
 LONGEST_HOST = 255
-"""Of a domain name."""
+"""The longest domain name."""
 MOST_HOSTS = 1000
 """SGAS keeps one name of a node, or a text of 2700 characters; APEL keeps none."""
 UNKNOWN_EXIT_CODE = 1
-"""A-REX's word for it."""
+"""A-REX's value for it."""
 
 
 def job_refusal(aar: AAR, largest_wall_s: int, largest_cpu_s: int) -> str | None:
-    """Why no receiver would take a job, or None."""
+    """Return why no receiver would accept a job, or None."""
     if not (aar.job_id and aar.job_id.isprintable()):
         return f"JobID {aar.job_id!r} is empty or has characters that cannot be sent"
     if aar.status not in FINAL:
@@ -53,19 +51,19 @@ def job_refusal(aar: AAR, largest_wall_s: int, largest_cpu_s: int) -> str | None
 
 def refused(aar: AAR, refusal: str | None, now: int) -> Acceptance | None:
     """
-    The verdict on a job with this to say against it, or that ends in the future; ``None``: on no other.
+    Return the verdict on a job with this reason against it, or with an end in the future; ``None`` for any other job.
 
-    Nothing is wrong with one in the future if it is the clock that is behind. As APEL has it; SGAS would count it on a
-    day to come.
+    A job in the future may be right, if this host's clock is slow. APEL has this rule; SGAS would count the job on a
+    future day.
     """
     if refusal or aar.end_time <= now + FUTURE_S:
         return Acceptance(aar, (), refusal) if refusal else None
-    refusal = f"EndTime {iso_time(aar.end_time)} lies in the future by this host's clock ({iso_time(now)})"
+    refusal = f"EndTime {iso_time(aar.end_time)} is in the future by this host's clock ({iso_time(now)})"
     return Acceptance(aar, (), refusal, aar.end_time - FUTURE_S)
 
 
 def outside(*bounds: tuple[str, object, int]) -> str | None:
-    """The first of (name, value, largest) that is no number in 0..largest, in words."""
+    """Return the first of (name, value, largest) that is not a number in 0..largest, in words."""
     for name, value, largest in bounds:
         if not _is_within(value, 0, largest):
             return f"{name} {_shown(value)} is outside 0..{largest}"
@@ -74,9 +72,9 @@ def outside(*bounds: tuple[str, object, int]) -> str | None:
 
 def known_count(name: str, count: object, notes: list[str]) -> int:
     """
-    Nodes or cores in every receiver's range; 0 means "unknown", and also replaces an impossible number.
+    Return nodes or cores in every receiver's range; 0 means "unknown", and also replaces an impossible number.
 
-    Not the largest that a column holds: receivers multiply wall times by it.
+    It is not the largest number of a column: receivers multiply wall times by it.
     """
     if isinstance(count, int) and 0 <= count <= INT4:
         return count
@@ -96,7 +94,7 @@ def _shown(value: object) -> str:
 
 
 def benchmark_problem(text: str | None) -> str | None:
-    """What is wrong with a benchmark; nothing if there is none."""
+    """Return the problem of a benchmark; nothing if there is none."""
     if not text or parsed_benchmark(text) is not None:
         return None
     try:
@@ -107,15 +105,15 @@ def benchmark_problem(text: str | None) -> str | None:
 
 
 def changed(aar: AAR, **values: Any) -> AAR:
-    """The record with other values, where the names of the fields are only known at run time."""
+    """Return the record with other values, if the names of the fields are known only at run time."""
     return aar._replace(**values)
 
 
 def repair_values(aar: AAR, notes: list[str]) -> AAR:
     """
-    A start after the end is taken to the end: what is accounted are durations and the end.
+    Move a start after the end to the end: only durations and the end are accounted.
 
-    Optional amounts that cannot have been measured are left out: none of them keeps a job from being counted.
+    Leave out optional amounts that are impossible: none of them prevents a job from being counted.
     """
     if not _is_within(aar.submit_time, 0, aar.end_time):
         notes.append(f"StartTime {_shown(aar.submit_time)} is not before EndTime: EndTime is used")
@@ -140,9 +138,9 @@ def repair_values(aar: AAR, notes: list[str]) -> AAR:
 
 def repair_texts(aar: AAR, notes: list[str]) -> AAR:
     """
-    Names of nodes that cannot be names, and more of them than any job has, are left out.
+    Leave out invalid names of nodes, and all beyond the most that a job can have.
 
-    Which other names lose characters is only said: taking them out is the formats' business.
+    Only note which other names lose characters: the formats remove these.
     """
     good = sound_hosts(aar.node_names)
     if good != aar.node_names:
@@ -157,7 +155,7 @@ def repair_texts(aar: AAR, notes: list[str]) -> AAR:
 
 
 def sound_hosts(names: tuple[str, ...]) -> tuple[str, ...]:
-    """Names of nodes without what cannot be a name, and no more of them than any job has."""
+    """Return the valid names of nodes, and no more of them than any job has."""
     return tuple(name for name in names if name.isprintable() and len(name) <= LONGEST_HOST)[:MOST_HOSTS]
 
 
@@ -170,7 +168,7 @@ def note_cuts(record: AAR | UsageCell, widths: tuple[tuple[str, int], ...], note
             notes.append(f"{name}: cut from {length} to {width} characters")
 
 
-# The names of users and VOs come back with every cell.
+# The names of users and VOs occur in every cell.
 @lru_cache(maxsize=8192)
 def _sent_length(text: str) -> int:
     return len(ascii_text(text).strip())

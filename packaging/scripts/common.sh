@@ -1,4 +1,4 @@
-# What all maintainer scripts share; each is this, and then its own lines. dpkg calls them with words (Debian policy, 6.5),
+# The common part of all maintainer scripts: each starts with this. dpkg calls them with words (Debian policy, 6.5),
 # rpm with the number of installed versions that there will be (0: it is removed, 1: the only one, 2: an upgrade).
 
 VERSION=@VERSION@

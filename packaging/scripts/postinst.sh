@@ -1,5 +1,5 @@
 compile() {
-    # What is compiled on the fly is not kept where A-REX does not run as root, and costs each event its time.
+    # If A-REX does not run as root, Python cannot keep modules that it compiles, and would compile them again at each event.
     "$HOME_DIR/bin/python3" -I -m compileall -q -f "$OURS/site-packages" >/dev/null ||
         say "some files could not be compiled; arcacct works, and starts more slowly"
 }
@@ -17,12 +17,12 @@ fits_python() {
 switch() {
     ln -sfn "versions/$VERSION" "$HOME_DIR/.current.new" && mv -fT "$HOME_DIR/.current.new" "$HOME_DIR/current"
     for other in "$HOME_DIR"/versions/*; do
-        # What a program compiled there while it was being removed.
+        # Modules that a program compiled there during the removal.
         [ "$other" = "$OURS" ] || [ -n "$(find "$other" -type f ! -name '*.pyc' | head -n 1)" ] || rm -rf "$other"
     done
 }
 
-# The lines of the launcher that an administrator edits stay as they are.
+# The lines of the launcher that an administrator edits stay unchanged.
 install_launcher() {
     new=${LAUNCHER%/*}/.arcacct-hook.new
     mkdir -p "${LAUNCHER%/*}" && cp "$SHARE/arcacct-hook" "$new" || return

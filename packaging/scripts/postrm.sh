@@ -1,4 +1,4 @@
-# The launcher is the one program that A-REX starts itself. While anything calls it, it stays, and spools each event.
+# A-REX itself starts only the launcher. While any callout names it, it stays, and spools each event.
 remove_launcher() {
     [ -e "$LAUNCHER" ] || return 0
     if called; then
@@ -11,7 +11,7 @@ remove_launcher() {
 
 case $1 in
     upgrade | 1)
-        # dpkg removes the old files next, rpm has done it. What programs compile meanwhile the new package clears away.
+        # dpkg removes the old files next, rpm has done it. The new package removes modules that programs compile meanwhile.
         if [ "$1" = upgrade ]; then
             forget_byte_code "$OURS"
         elif [ "$(readlink "$HOME_DIR/current")" != "versions/$VERSION" ]; then

@@ -330,7 +330,7 @@ def test_a_dry_run_takes_nothing(here: Places, con: sqlite3.Connection, arex: Wr
 def test_a_sweep_with_nothing_to_ask_never_touches_arexs_database(
     here: Places, con: sqlite3.Connection, control: pathlib.Path, arex: Writer
 ) -> None:
-    """Whatever is recorded from files: nobody opens or reads A-REX's file."""
+    """Whatever is recorded from files: no one opens or reads A-REX's file."""
     arex.accept(1)
     lay(control, Files("FINISHED"), "A")
     lay(control, Files("INLRMS"), "B")
@@ -351,7 +351,7 @@ def test_a_sweep_with_nothing_to_ask_never_touches_arexs_database(
 
 
 def began(con: sqlite3.Connection, when_s: int) -> None:
-    """Recording began then."""
+    """Recording started then."""
     con.execute("UPDATE DBConfig SET KeyValue = ? WHERE KeyName = 'ARCACCT_CREATED'", (when_s,))
 
 
@@ -399,7 +399,7 @@ def test_a_database_that_is_away_is_not_taken_for_read(here: Places, con: sqlite
 def test_other_jobs_are_not_looked_for(
     here: Places, con: sqlite3.Connection, arex: Writer, tmp_path: pathlib.Path, why: str
 ) -> None:
-    """Jobs from before recording began, jobs that an operator deleted or pruned, and jobs of a moment ago."""
+    """Jobs from before recording started, jobs that an operator deleted or pruned, and jobs of a moment ago."""
     end_s = int(time.time()) - (300 if why == "its event may be in a spool" else 2 * HOUR_S)
     began(con, end_s + 1 if why == "another program's" else FIRST_S)
     arex.accept(1)
@@ -462,7 +462,7 @@ def test_a_database_that_cannot_be_read_is_waited_for(
     assert (dict(row[:2] for row in statuses(con))["Gone"] == "in-progress") == left
     if told and left:
         assert "accounting.db: not an SQLite database" in report.complaints[0]
-        assert "2 jobs with no files left: waiting" in report.complaints[0]
+        assert "2 jobs without files: waiting" in report.complaints[0]
 
 
 def test_a_database_that_takes_long_to_read_is_left_alone_for_a_while(
@@ -509,7 +509,7 @@ def test_a_host_that_was_upgraded_has_two_databases(
     assert sorted(job_id for job_id, _status, end in statuses(con) if end) == sorted(jobs)
 
 
-def test_a_service_leaves_a_database_alone_that_nobody_uses(
+def test_a_service_leaves_a_database_alone_that_no_one_uses(
     here: Places, con: sqlite3.Connection, control: pathlib.Path, arex: Writer
 ) -> None:
     """One in WAL mode: copied once, the same process could not read it in place when A-REX is back."""

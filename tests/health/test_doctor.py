@@ -420,7 +420,7 @@ def test_a_system_without_authorities(tmp_path, box, monkeypatch) -> None:
     assert (one.severity, "ca-certificates" in one.advice) == (WARNING, True)
 
 
-def test_a_directory_that_nobody_can_write_to(mended) -> None:
+def test_a_directory_that_no_one_can_write_to(mended) -> None:
     """A target that is none of the network lacks its directory."""
     mended.targets = f"[arcacct/directory:out]\npath={mended.path}/none\ngocdb_name=S\n"
     mended.configure()
@@ -440,7 +440,7 @@ def test_a_rehearsal_that_was_left(mended) -> None:
     assert (one.severity, f"{mended.path}/ledger" in one.detail) == (WARNING, True)
 
 
-def test_the_dn_is_told_as_each_receiver_has_it(live) -> None:
+def test_the_dn_is_reported_as_each_receiver_has_it(live) -> None:
     """In the order of the certificate for APEL, and as nginx hands it to SGAS."""
     (one,) = [one for one in live.verdicts() if one.subject == "DN"]
     assert "/DC=org/DC=example/O=Sandbox/CN=ce.example.org" in one.text
@@ -633,7 +633,7 @@ def test_a_limit_is_reported_from_its_value_on_or_below_it(limit: Limit) -> None
 
 
 def test_how_long_the_disk_will_do(clinic) -> None:
-    """By the jobs of the last week; without any nobody knows."""
+    """By the jobs of the last week; without any no one knows."""
     (one,) = facts.look(clinic.here, None).disks
     assert one.days is None
     clinic.live(jobs=7)
@@ -797,7 +797,7 @@ def load_nothing():
     return Conf("/nonexistent/arc.conf", "/nonexistent/arcacct.conf")
 
 
-def test_records_that_nobody_of_us_wrote(live) -> None:
+def test_records_that_no_one_of_us_wrote(live) -> None:
     """A-REX, set to the same file, leaves records without what ours have."""
     with closing(access.open_accounting(live.here)) as con, access.writing(con, live.here):
         con.execute("DELETE FROM StatusFiles")
@@ -1102,7 +1102,7 @@ def test_a_directory_of_messages_may_belong_to_their_reader(clinic) -> None:
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="becomes another user")
 def test_a_user_who_may_not_look(public_dir) -> None:
-    """What he cannot see is not told as missing."""
+    """What he cannot see is not reported as missing."""
     site = Clinic(public_dir)
     site.live()
     with acting_as("nobody"):
@@ -1117,11 +1117,11 @@ def test_a_user_who_may_not_look(public_dir) -> None:
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="becomes another user")
 def test_a_launcher_in_a_closed_directory_is_unknown(public_dir) -> None:
-    """A-REX is root, and can start what this user cannot see: it is not told as missing, nor as well."""
+    """A-REX is root, and can start what this user cannot see: it is not reported as missing, nor as well."""
     site = Clinic(public_dir)
     site.launcher.parent.chmod(0o700)
     text = (
-        f"{site.launcher}: the launcher cannot be looked at (permission denied): it is unknown whether A-REX can start"
+        f"{site.launcher}: the launcher cannot be examined (permission denied): it is unknown whether A-REX can start"
         " it; run as root"
     )
     conf = load(str(site.conf), {})
@@ -1138,11 +1138,11 @@ def test_a_launcher_in_a_closed_directory_is_unknown(public_dir) -> None:
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="becomes another user")
-def test_a_closed_control_directory_is_not_told_as_missing(public_dir) -> None:
+def test_a_closed_control_directory_is_not_reported_as_missing(public_dir) -> None:
     """By the doctor, by what looks for A-REX's database, and by what creates or moves ours."""
     site = Clinic(public_dir)
     site.live()
-    here, hidden = site.here, "cannot be looked at (permission denied)"
+    here, hidden = site.here, "cannot be examined (permission denied)"
     open_to_all = dataclasses.replace(
         here, database=str(public_dir / "db" / "accounting.db"), controldir_from=BY_DEFAULT
     )
@@ -1179,7 +1179,7 @@ def test_files_that_others_can_change(clinic) -> None:
 
 
 def test_who_reported_the_last_ends(clinic) -> None:
-    """Callouts that A-REX never calls are seen by what sweeps found; what ended before recording began is no sign."""
+    """Callouts that A-REX never calls are seen by what sweeps found; what ended before recording started is no sign."""
     clinic.live(ended_s=60)
     assert [one.subject for one in clinic.verdicts() if "ended within a day" in one.detail] == []
 
@@ -1232,7 +1232,7 @@ def test_an_old_backup(live) -> None:
 
 @pytest.fixture
 def run(monkeypatch, capfd) -> Callable[..., subprocess.CompletedProcess[str]]:
-    """The command, beside an A-REX that runs."""
+    """The command, next to an A-REX that runs."""
     for name in ("ARC_CONFIG", "ARCACCT_CONFIG"):
         monkeypatch.delenv(name, raising=False)
 
@@ -1265,7 +1265,7 @@ def test_a_line_for_each_verdict_and_the_sum(live, run, box) -> None:
 
 
 def test_errors_decide_the_exit_code(live, run) -> None:
-    """The gravest: 78 before 77; warnings, and what was not asked, leave 0."""
+    """The most severe: 78 before 77; warnings, and what was not asked, leave 0."""
     key = live.path / "host" / "hostkey.pem"
     key.chmod(0o644)
     warned = run(live, "--offline")

@@ -220,7 +220,7 @@ class LogSource(SourceType[BatchRun]):
         phases = sorted({*_phases(one), *_phases(other)})
         core_s, since, rest_s = 0, run.start_time, run.end_time - run.start_time if run.wall_s is None else run.wall_s
         for end, told_s, cores in phases:
-            # Some servers tell the time since the start.
+            # Some servers report the time since the start.
             wall_s = max(0, min(told_s, end - since))
             core_s, since, rest_s = core_s + wall_s * cores, end, rest_s - wall_s
         core_s += max(0, rest_s) * (run.cores or 1)

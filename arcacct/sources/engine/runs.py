@@ -1,4 +1,4 @@
-"""What a batch system is as a source: a table of fields, a table of runs, and the jobs made from them."""
+"""A batch system as a source: a table of fields, a table of runs, and the jobs made from them."""
 
 from __future__ import annotations
 

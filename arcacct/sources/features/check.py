@@ -69,7 +69,7 @@ def _served(web: Web, place: str, features: Features) -> list[str]:
     missing = next((key for key in KEYS if key not in features.values), "no_such_key")
     answer = web.request(f"{place}/{missing}")
     if answer.status != 404:
-        wrong.append(f"{missing}: a key that is not there answers {answer.status}, not 404")
+        wrong.append(f"{missing}: a missing key is answered with {answer.status}, not 404")
     elif answer.body:
         wrong.append(f"{missing}: 404 has a body, which simple readers take for the value")
     return wrong
@@ -406,7 +406,7 @@ RULES = {
         lambda seen: _listed("missing", (name for kind, one in seen.features.items() for name in missing(one, kind))),
         verdict="warn",
     ),
-    15: Requirement("static keys stay as they are", _static, "visible only while a job runs", "warn"),
+    15: Requirement("static keys stay unchanged", _static, "visible only while a job runs", "warn"),
     16: Requirement(
         "no planned shutdown means no file",
         lambda seen: [
@@ -417,7 +417,7 @@ RULES = {
     ),
     17: Requirement("a cancelled shutdown is removed at once", unseen="visible only when a shutdown is cancelled"),
     18: Requirement("no reader sees half of a value", unseen="visible only while values change"),
-    19: Requirement("the directory is removed after the job, and no other file", unseen="visible only after the job"),
+    19: Requirement("only the directory is removed after the job", unseen="visible only after the job"),
     20: Requirement(
         "two jobs have two directories",
         lambda seen: (
@@ -439,7 +439,7 @@ RULES = {
     24: Requirement("a cloud's metadata are read once", unseen="visible only while a virtual machine runs"),
     25: Requirement("jobs can read but not write", _permissions, "a web server does not show permissions"),
     26: Requirement("no links", _links, "a web server does not show links"),
-    # Judged by `check_web`.
+    # See `check_web`.
     27: Requirement("a served key is plain text, a missing one is 404 without content"),
     28: Requirement("a server says how long a value is valid"),
     29: Requirement("HEAD answers like GET, and no other file is served"),

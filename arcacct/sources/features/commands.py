@@ -37,7 +37,7 @@ _FOR = {"benchmark": ("machine",), **dict.fromkeys(("environment", "record", "ma
 
 
 class WriteOptions(NamedTuple):
-    """What else is written, and how."""
+    """Further options of a write."""
 
     hepscore_is_hs06: bool
     benchmark: str | None
@@ -306,7 +306,7 @@ def record(ctx: click.Context, jobid: tuple[str, ...], *, pattern: str | None, f
     if retry and not jobid and not done.looked_at:
         print_line("no features are rejected, nothing to retry", err=True)
     print_line(
-        f"{count_of(done.looked_at, 'job')} looked at, {done.found} with features, "
+        f"{count_of(done.looked_at, 'job')} checked, {done.found} with features, "
         f"{count_of(done.changed, 'record')} changed"
     )
     return InputError.exit_code if done.complaints else 0

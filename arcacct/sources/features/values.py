@@ -280,7 +280,7 @@ def set_shutdown(directory: str, at: int, *, job: bool = False, now: int | None 
     features = read(os.path.abspath(directory))
     grace = features.number(f"grace_secs{suffix}")
     if grace is None:
-        raise InputError(f"{directory}/grace_secs{suffix} is not there: write it before jobs start, then announce")
+        raise InputError(f"{directory}/grace_secs{suffix} is missing: write it before jobs start, then announce")
     soonest = (now if now is not None else int(time.time())) + grace
     if at < soonest and not force:
         told, first = map(iso, (at, soonest))

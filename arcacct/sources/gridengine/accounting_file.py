@@ -19,7 +19,7 @@ from arcacct.wording import count_of
 
 
 class Origin(NamedTuple):
-    """Where a record is from."""
+    """The origin of a record."""
 
     cell: str = "default"
     """Cell (cluster); part of each job's identity."""

@@ -21,7 +21,7 @@ from arcacct.sources.engine.runs import BatchSite
 
 class Record(NamedTuple):
     """
-    One line of an accounting file, whatever its dialect (sge_accounting(5)).
+    One line of an accounting file, in any dialect (sge_accounting(5)).
 
     A tuple and not a dataclass: an import makes one for every line, and this is the cheapest immutable value.
     """

@@ -245,7 +245,7 @@ def _hosts(texts: list[str], at: int, name: str) -> tuple[list[str], int]:
     except ValueError as error:
         raise ValueError(f"{name}: {error}") from error
     if count > min(_MOST_HOSTS, len(texts) - at - 1):
-        raise ValueError(f"{name}: {count_of(count, 'host')}, and the record ends before")
+        raise ValueError(f"{name}: {count_of(count, 'host')}, but the record ends earlier")
     return texts[at + 1 : at + 1 + count], at + 1 + count
 
 

@@ -74,7 +74,7 @@ def values_by_key(message: str, unusable: set[str]) -> dict[str, str]:
         key = str(error)
         places = [str(one.start() + 1) for one in re.finditer(f" {re.escape(key)}=", text)]
         raise ValueError(
-            f"{key} is at character {' and '.join(dict.fromkeys((places[0], places[-1])))} behind the job's ID, and"
+            f"{key} is at character {' and '.join(dict.fromkeys((places[0], places[-1])))} after the job's ID, and"
             " a user's text may contain it; correct the line, or drop the record"
         ) from error
     return said

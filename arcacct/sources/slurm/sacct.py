@@ -423,7 +423,7 @@ def _table(chunks: Iterable[bytes], form: OutputForm) -> Iterator[ParsedRun]:
     first = next(lines, None)
     if first is None:
         raise InputError("it is empty: not even the header of sacct is there")
-    # A program of Windows has written the file anew.
+    # A program of Windows has rewritten the file.
     has_returns = first[1].endswith("\r")
     header = record.header_of(first[1].removesuffix("\r"), form.delimiter)
     record.check(header)

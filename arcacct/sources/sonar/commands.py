@@ -116,7 +116,7 @@ def _tell(report: SonarReport) -> int:
     print_line(
         f"{kinds}; {count_of(report.recorded, 'Slurm job')} recorded, {count_of(report.enriched, 'record')} enriched"
     )
-    # What was rejected before, and has not changed, is no news.
+    # A record that was rejected before and has not changed is not new.
     return InputError.exit_code if report.news or report.unreadable else 0
 
 

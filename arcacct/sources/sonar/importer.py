@@ -239,7 +239,7 @@ class _Source(NamedTuple):
 
 
 Result = Settled | Added | None
-"""What a piece of work settled or added."""
+"""The results of a piece of work."""
 
 
 class _Piece(NamedTuple):

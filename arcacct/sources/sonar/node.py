@@ -121,7 +121,7 @@ def _repeat(once: Callable[[], bool], interval_s: float | None) -> int:
         due = time.monotonic()
         while goes_on():
             once()
-            # On the beat, whatever a probe takes: gaps would look like lost samples.
+            # At fixed times, however long a probe takes: gaps would look like lost samples.
             due = max(due + interval_s, time.monotonic())
             time.sleep(max(0.0, due - time.monotonic()))
     return 0

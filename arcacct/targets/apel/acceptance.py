@@ -28,9 +28,9 @@ _LONG = int(messages.JOB["LocalJobId"].most)
 
 def accept_for_apel_job(aar: AAR, options: APELOptions, now: int) -> Acceptance:
     """
-    Measure a job by the rules of APEL's individual job records, v0.3 and v0.4.
+    Check a job by the rules of APEL's individual job records, v0.3 and v0.4.
 
-    Memory beyond its column is taken to the largest that it holds; the XML's memory is not read.
+    Memory beyond the column becomes its largest value; APEL does not read the memory of XML.
     """
     verdict = accept_for_car(aar, options, now)
     if verdict.refusal is not None:
@@ -45,7 +45,7 @@ def accept_for_apel_job(aar: AAR, options: APELOptions, now: int) -> Acceptance:
 
 
 def accept_for_car(aar: AAR, options: APELOptions, now: int) -> Acceptance:
-    """Measure a job by the rules of APEL's parsers, its database and the CAR schema."""
+    """Check a job by the rules of APEL's parsers, its database and the CAR schema."""
     default = options.default_benchmark
     refusal = verdicts.job_refusal(aar, _WALL_S, _CPU_S)
     if not refusal and (len(ascii_text(aar.job_id)) > _LONG or not has_value(aar.job_id)):
@@ -69,22 +69,22 @@ def accept_for_car(aar: AAR, options: APELOptions, now: int) -> Acceptance:
 
 def ids_sound(job_id: str, own_id: str | None, local_id: str) -> bool:
     """
-    Whether a job has a JobID that needs no escape, and goes under the batch system's id if it has one (``own_id``).
+    Whether a job's JobID needs no escape, and the job is sent under the batch system's id if it has one (``own_id``).
 
-    ``local_id``: what it goes under.
+    ``local_id``: the id that is sent.
     """
     return spelt(job_id, _LONG) == job_id and has_value(job_id) and not (own_id and local_id == job_id)
 
 
 def accept_cell(cell: UsageCell, options: APELOptions, now: int) -> CellAcceptance:
-    """Measure a usage cell by the rules of APEL's summary records."""
+    """Check a usage cell by the rules of APEL's summary records."""
     if not (1 <= cell.month <= 12 and 1970 <= cell.year <= 9999):
         return CellAcceptance(cell, (), f"{cell.year}-{cell.month} is not a month")
     if refusal := verdicts.outside(
         ("jobs", cell.jobs, _JOBS), ("wall time", cell.wall_s, EXACT), ("CPU time", cell.cpu_s, EXACT)
     ):
         return CellAcceptance(cell, (), refusal)
-    # The first second of the next month APEL still counts to it.
+    # APEL still counts the first second of the next month to it.
     first, last = month_bounds(cell.year, cell.month)
     if first > now:
         refusal = f"month {cell.year}-{cell.month:02d} is in the future by this host's clock ({iso_time(now)})"
@@ -109,7 +109,7 @@ def accept_cell(cell: UsageCell, options: APELOptions, now: int) -> CellAcceptan
 
 
 def _benchmark_note(benchmark: str | None, default: Benchmark) -> str | None:
-    """What to say of a job, or jobs, that are summed with the site's default benchmark; ``None``: they have one."""
+    """Return the note about jobs that are summed with the site's default benchmark; ``None``: they have one."""
     if not benchmark:
         return f"no benchmark: {default} is used"
     problem = verdicts.benchmark_problem(benchmark)

@@ -1,4 +1,4 @@
-"""The ARGO Messaging Service: tokens, signed messages, requests and what the answers mean."""
+"""The ARGO Messaging Service: tokens, signed messages, requests and the meaning of the answers."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ from arcacct.targets.apel.messages import ssm_text
 from arcacct.tls import load_credential
 from arcacct.wording import sanitise_line
 
-# What AMS and its authn service answer (argo-messaging, argo-api-authn): their own rows of `publishing.plugin`.
+# The answers of AMS and its authn service (argo-messaging, argo-api-authn): their own rows of `publishing.plugin`.
 
 
 _LONGEST_TOKEN = 4096
 
 
 def classify_ams(status: int, headers: Mapping[str, str], body: bytes) -> Answer:
-    """Judge what AMS answered to ``topics/T:publish`` with one message."""
+    """Judge AMS's answer to ``topics/T:publish`` with one message."""
     said = error_text(body)
     if status == 200:
         parsed = json_of(body)
@@ -51,10 +51,10 @@ def classify_ams(status: int, headers: Mapping[str, str], body: bytes) -> Answer
 
 def classify_authn(status: int, headers: Mapping[str, str], body: bytes) -> Answer:
     """
-    Judge what the authn service answered when asked for a token.
+    Judge the authn service's answer to the request for a token.
 
-    An accepted answer has no text: its body is the secret. What looks like a token in any other is a secret of the run
-    from here on, and an unknown success code is not reported. AMS never does half of a request.
+    An accepted answer has no text: its body is the secret. Text that looks like a token in any other answer is a secret
+    from now on, and an unknown success code is not reported. AMS never does half of a request.
     """
     for token in _tokens(body):
         secrecy.keep(token)
@@ -78,7 +78,7 @@ def classify_ams_status(status: int, headers: Mapping[str, str], body: bytes) ->
 
 
 def token_of(body: bytes) -> str | None:
-    """The token in authn's answer, None if there is none that can be sent in a header."""
+    """Return the token in authn's answer, None if there is none that can be sent in a header."""
     parsed = json_of(body)
     token = parsed.get("token") if isinstance(parsed, dict) else None
     can_be_sent = isinstance(token, str) and len(token) <= _LONGEST_TOKEN and re.fullmatch(r"[\x21-\x7e]+", token)
@@ -120,16 +120,15 @@ _ADVICE_AUTHN = {
 }
 
 
-# Signed messages as SSM wants them, and the host certificate that signs.
-#
-# The form is that of ``openssl smime -sign -text``: multipart/signed, the text in clear, a detached PKCS#7 signature
-# with SHA-256 and PKCS#1 v1.5 (or ECDSA), and only the signer's certificate in it. With an issuer's certificate next to
-# it SSM takes the first one it finds as the signer, often the issuer.
+# Signed messages in SSM's form, and the host certificate that signs.  The form is that of ``openssl smime -sign
+# -text``: multipart/signed, the text in clear, a detached PKCS#7 signature with SHA-256 and PKCS#1 v1.5 (or ECDSA), and
+# only the signer's certificate in it. If an issuer's certificate is next to it, SSM takes the first one as the signer,
+# often the issuer.
 
 
 _UTC = "%Y-%m-%dT%H:%M:%SZ"
 MIN_LIFETIME_S = 86_400
-"""SSM refuses to start with a certificate that has less left; messages signed with it are rejected unseen."""
+"""SSM refuses to start with a certificate that ends sooner; messages signed with it are rejected unread."""
 
 
 class Signer:
@@ -152,19 +151,19 @@ class Signer:
             raise CredentialError(f"{cert_path}: expires {end:{_UTC}}, within a day; renew the host certificate")
 
     def signed(self, message: bytes) -> bool:
-        """Whether a message of `sign` carries this certificate: the receiver takes no other one's for ours."""
+        """Whether a message of `sign` has this certificate: the receiver accepts no other one."""
         encoded = message.rpartition(b'filename="smime.p7s"\r\n\r\n')[2].partition(b"--")[0]
         certificates = pkcs7.load_der_pkcs7_certificates(base64.b64decode(encoded))
         return certificates == [self._certificate]
 
     def sign(self, text: str) -> bytes:
         """
-        The S/MIME message of a text; InputError if SSM could not carry the text.
+        Return the S/MIME message of a text; InputError if SSM could not transport the text.
 
         Two signatures of one text differ (time, boundary): keep the digest of the text to recognise it.
         """
-        # What is signed is the whole first part, in MIME's line ends. `cryptography` makes the same of the options
-        # DetachedSignature and Text, but runs it through the email package: 30 ms a megabyte instead of 1.4.
+        # The signature is of the whole first part, with MIME's line ends. `cryptography` gives the same with the
+        # options DetachedSignature and Text, but uses the email package: 30 ms a megabyte instead of 1.4.
         part = b"Content-Type: text/plain\r\n\r\n" + ssm_text(text).replace(b"\n", b"\r\n")
         # Detached, with SHA-256, and never RSA-PSS (SSM rejects it).
         signature = (
@@ -173,7 +172,7 @@ class Signer:
             .add_signer(self._certificate, self._key, hashes.SHA256())
             .sign(serialization.Encoding.DER, [pkcs7.PKCS7Options.DetachedSignature, pkcs7.PKCS7Options.Binary])
         )
-        # RFC 8551 multipart/signed. Messages hold no such line: it would need 128 random bits of luck.
+        # RFC 8551 multipart/signed. No message contains such a line: the boundary has 128 random bits.
         boundary = b"----" + secrets.token_hex(16).upper().encode()
         return b"\r\n".join(
             (
@@ -201,11 +200,11 @@ def signing_pair(
     cert_path: str, key_path: str
 ) -> tuple[x509.Certificate, rsa.RSAPrivateKey | ec.EllipticCurvePrivateKey]:
     """
-    Certificate and key, both of PEM files, after a signature for trial; when they are valid is not looked at.
+    Return certificate and key, both from PEM files, after a trial signature; their dates are not checked.
 
-    TLS shows the same pair: it finds out first whether both can be read and belong together (`tls.load_credential`).
-    Raises CredentialError, its text with the path first, as TLS does, or if the key makes no signature that SSM takes
-    (it is neither RSA nor EC, for RSA-PSS only, or damaged).
+    TLS uses the same pair: it checks first whether both can be read and belong together (`tls.load_credential`). Raises
+    CredentialError, with the path first, as TLS does, or if SSM would not accept the key's signature (it is neither RSA
+    nor EC, for RSA-PSS only, or damaged).
     """
     load_credential(ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT), cert_path, key_path)
     try:
@@ -213,7 +212,7 @@ def signing_pair(
     except ValueError as exc:
         raise CredentialError(f"{cert_path}: no certificate in PEM form; set x509_host_cert to one") from exc
     try:
-        # Whether an RSA key is one takes 30 ms to find out by its numbers, and less than one by using it (below).
+        # To check an RSA key by its numbers takes 30 ms, and by using it (below) less than one.
         key = serialization.load_pem_private_key(
             read_regular(key_path), password=None, unsafe_skip_rsa_key_validation=True
         )
@@ -227,7 +226,7 @@ def signing_pair(
             "certificate with one of these"
         )
     if certificate.public_key_algorithm_oid == PublicKeyAlgorithmOID.RSASSA_PSS:
-        # Such a key signs by RSA-PSS only, and SSM takes every RSA-PSS signature for a broken one.
+        # Such a key signs only with RSA-PSS, and SSM treats every RSA-PSS signature as invalid.
         raise CredentialError(f"{cert_path}: its key is for RSA-PSS only; ask for a certificate with a plain RSA key")
     if isinstance(key, rsa.RSAPrivateKey):
         probe, form = b"arcacct", padding.PKCS1v15()
@@ -239,16 +238,15 @@ def signing_pair(
 
 
 def signed_text(message: bytes) -> str:
-    """The text of a message made by `Signer.sign`, in LF line ends, as SSM reads it."""
+    """Return the text of a message of `Signer.sign`, with LF line ends, as SSM reads it."""
     boundary = message.partition(b'boundary="')[2].partition(b'"')[0]
     part = message.partition(b"--" + boundary + b"\r\n")[2].partition(b"\r\n--" + boundary)[0]
     return part.partition(b"\r\n\r\n")[2].replace(b"\r\n", b"\n").decode("ascii")
 
 
-# The ARGO Messaging Service: a token for our certificate, then one message a request.
-#
-# AMS stores the messages of a request one by one and returns only an error if one fails, so more than one in a request
-# cannot be distinguished afterwards. The token stays in memory for one run and travels in a header only.
+# The ARGO Messaging Service: a token for our certificate, then one message in each request. AMS stores the messages of
+# a request one by one, and returns only an error if one fails. So with several messages it would be unknown which were
+# stored. The token stays in memory for one run and is sent only in a header.
 
 
 MAX_ENCODED_BYTES = 1_000_000
@@ -257,7 +255,7 @@ MAX_ENCODED_BYTES = 1_000_000
 
 def new_empaid(now_s: int | None = None) -> str:
     """
-    A name for one message, ``YYYYMMDD/<14 hex digits>``: the UTC day and 56 random bits.
+    Return a name for one message, ``YYYYMMDD/<14 hex digits>``: the UTC day and 56 random bits.
 
     Keep it with the message: the same name at each try lets APEL's operators recognise a repeat.
     """
@@ -266,7 +264,7 @@ def new_empaid(now_s: int | None = None) -> str:
 
 
 class AMSSender(Sender):
-    """One target's way to its topic: signed messages, with a token of AMS's authn service."""
+    """The sender of one target to its topic: signed messages, with a token of AMS's authn service."""
 
     transport: Transport
 
@@ -296,9 +294,9 @@ class AMSSender(Sender):
 
     def publish(self, data: bytes, empaid: str) -> Answer:
         """
-        Send one signed message; a refused token is fetched anew once.
+        Send one signed message; a refused token is requested again once.
 
-        The answer may be the authn service's, if that gives no token: then nothing was sent. What exceeds
+        The answer may be that of the authn service, if it gives no token: then nothing was sent. A message above
         MAX_ENCODED_BYTES is not sent either, and is TOO_LARGE.
         """
         size = (len(data) + 2) // 3 * 4
@@ -308,7 +306,7 @@ class AMSSender(Sender):
         if not re.fullmatch(r"[A-Za-z0-9/._-]+", empaid):
             raise ValueError(f"an empaid consists of letters, digits and / . _ -, not {empaid!r}")
         head = b'{"messages":[{"attributes":{"empaid":"' + empaid.encode() + b'"},"data":"'
-        # At once: a sum of three would copy the megabyte twice.
+        # Joined at once: adding three parts would copy the megabyte twice.
         body = b"".join((head, base64.b64encode(data), b'"}]}'))
         answer = self._post(body)
         if answer.kind != Outcome.TOKEN_REFUSED:
@@ -317,11 +315,11 @@ class AMSSender(Sender):
         answer = self._post(body)
         if answer.kind == Outcome.ACCEPTED:
             return answer
-        # What is not known about the first try stays unknown.
+        # An unknown result of the first try stays unknown.
         return answer._replace(outcome_known=answer.outcome_known and refused.outcome_known)
 
     def _post(self, body: bytes) -> Answer:
-        """With the token of before, or a new one; the answer says why if there is none."""
+        """Send with the earlier token, or a new one; the answer says why if there is none."""
         if self._token is None:
             answer = self.transport.request(Request("GET", self._token_url, {}), self._read_token)
             if self._token is None:

@@ -22,7 +22,7 @@ TAIL = "</UsageRecords>\n"
 _SHARED, _PHYSICAL = (f' urf:metric="max" urf:storageUnit="KB" urf:type="{kind}"' for kind in ("Shared", "Physical"))
 
 # RFC 2253, section 3: a type of attribute, by keyword or number, and its value. The schema has one word for such names
-# and one for all others, the subjects of tokens among them (`https://issuer/subject`), and wants one of the two.
+# and one for all others, such as subjects of tokens (`https://issuer/subject`), and requires one of the two.
 _RFC_2253 = re.compile(r"(?:[A-Za-z][A-Za-z0-9-]*|(?:[Oo][Ii][Dd]\.)?[0-9]+(?:\.[0-9]+)+) *=")
 
 
@@ -37,7 +37,7 @@ _CAR_VALUES = attrgetter(
 
 def car_record(aar: AAR, shared: Sequence[Any], local_id: str, created: str) -> str:
     """
-    One UsageRecord for the inside of a document, of its parts as `SHARED` makes them and what is the job's own.
+    Return one UsageRecord for the inside of a document, from its parts by `SHARED` and the job's own values.
 
     The job must have passed `acceptance`. ``created``: the time, as text.
     """
@@ -81,17 +81,17 @@ def _carried(text: str) -> str:
     if not text.isascii():
         text = text.encode("ascii", "xmlcharrefreplace").decode("ascii")
     if "\x7f" in text:
-        # XML may hold DEL as it stands, a message for SSM may not.
+        # XML may contain DEL unchanged, a message for SSM may not.
         text = text.replace("\x7f", "&#127;")
-    # SSM takes a message with application/pkcs7-mime anywhere in it for an encrypted one.
+    # SSM treats a message with application/pkcs7-mime anywhere in it as encrypted.
     return text.replace("pkcs7-mime", "pkcs7&#45;mime") if "pkcs7-mime" in text else text
 
 
 def car_place(aar: AAR, options: APELOptions) -> Where:
     """
-    The parts of a record that are the same for most jobs of a queue: of these there are few.
+    Return the parts of a record that are the same for most jobs of a queue, so there are few.
 
-    Its texts: what the record's id has before the JobID, the status, the infrastructure with the middleware, the
+    Its texts: the start of the record's id before the JobID, the status, the infrastructure with the middleware, the
     benchmark, and the places.
     """
     worth = messages.benchmark_of(aar.benchmark, options.default_benchmark)
@@ -109,7 +109,8 @@ def car_place(aar: AAR, options: APELOptions) -> Where:
 
 def user_identity(aar: AAR, options: APELOptions) -> Part:
     """
-    With VO, group and role. APEL derives all three from the FQAN; only without one it reads the types group and role.
+    Return the identity with VO, group and role. APEL derives all three from the FQAN; only without one it reads the
+    types group and role.
 
     ``vo-group`` and ``vo-role`` are the names in the CAR document, which no program reads.
     """
@@ -137,7 +138,7 @@ def _level(kind: str, value: str) -> str:
 
 
 def zero_record(names: Names, local_id: str, end_time: int, created: str) -> str:
-    """A record without usage under the names that were sent for a key: it takes the usage under that key back."""
+    """Return a record without usage under the names that were sent for a key: it cancels the usage under that key."""
     site, host, kind, user, vo, group, role, level_type, level, nodes, cores = names
     texts = [None if one is None else str(one) for one in (site, host, user, vo, group, role)]
     site, host, user, vo, group, role = texts
@@ -160,7 +161,7 @@ def _attribute(kind: str, text: str | None) -> str:
 
 
 def _infrastructure(said: LocalJobValues, aar: AAR) -> str:
-    """Of ARC's jobs jura-ng's words; cut to APEL's column of 100."""
+    """Return the infrastructure: jura-ng's text for ARC's jobs; cut to APEL's column of 100."""
     words = said.infrastructure or (f"JURA-ARC-{aar.lrms.upper()}" if aar.lrms else "JURA-ARC")
     description = escape(field(words, messages.DESCRIPTION) or "")
     return f'<Infrastructure urf:type="{infrastructure(aar.endpoint_url)}" urf:description="{description}"/>'
@@ -175,7 +176,7 @@ def _middleware(said: LocalJobValues) -> str:
 
 def _places(endpoint_url: str | None, queue: str | None, options: APELOptions) -> str:
     """
-    Where the job was sent.
+    Return the elements for where the job was sent.
 
     CAR wants no SubmitHost for local jobs, but APEL counts jobs by it and compares with the sync message:
     without one they would seem lost, so it is the batch system's host.
@@ -190,14 +191,14 @@ def _places(endpoint_url: str | None, queue: str | None, options: APELOptions) -
 
 
 def host_elements(aar: AAR, _options: APELOptions) -> str:
-    """A Host for each node that has a name."""
+    """Return a Host for each node that has a name."""
     return _carried("".join(hosts(aar.node_names)))
 
 
 SHARED: dict[Callable[[AAR, APELOptions], Any], tuple[str, ...]] = {
-    # The kind of node is not sent, but judged.
+    # The kind of node is not sent, only judged.
     car_place: ("endpoint_url", "endpoint_type", "queue", "lrms", "status", "benchmark", "wn_instance"),
     user_identity: ("local_user", "user_dn", "vo", "fqans", "auth_groups", "project", "endpoint_url"),
     host_elements: ("node_names",),
 }
-"""The parts of a record that come back with many jobs, and the values that each is made of."""
+"""The parts of a record that many jobs share, and the values of each."""

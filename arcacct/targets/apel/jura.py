@@ -1,4 +1,4 @@
-"""Taking over from jura-ng without counting a job twice: what it sent to APEL, by its own rules."""
+"""Taking over from jura-ng without counting a job twice: the messages that it sent to APEL, by its own rules."""
 
 from __future__ import annotations
 
@@ -35,10 +35,9 @@ from arcacct.targets.apel.summaries import JuraCell, Summary, SummaryKey, Sync, 
 from arcacct.targets.apel.target import APELMessages
 from arcacct.times import Month, iso, month_bounds, month_name, month_of, recent_months
 
-# What jura-ng sent to APEL, by its own rules: the keys of its summaries, sync records and job records.
-#
-# APEL never deletes: if ours have other keys, jura-ng's rows stay and their jobs count twice. The rules
-# are those of jura-ng 6.17 and 7.0, faults included; they take values as A-REX wrote them, percent-escapes and all.
+# The messages of jura-ng to APEL, by its own rules: the keys of its summaries, sync records and job records. APEL never
+# deletes: if ours have other keys, jura-ng's rows stay and their jobs count twice. The rules are those of jura-ng 6.17
+# and 7.0, with their faults; they use values as A-REX wrote them, with percent-escapes.
 
 
 _TYPES = {6: ("Si2k", "HEPSPEC"), 7: ("Si2k", "HEPSPEC", "HEPscore23")}
@@ -61,11 +60,11 @@ class JuraSum(NamedTuple):
 
 def sums(cells: Iterable[JuraCell], month: Month, site: str, version: int) -> list[JuraSum]:
     """
-    The summaries that jura-ng sent of these cells, in its order: of two with one key APEL keeps the later.
+    Return the summaries that jura-ng sent for these cells, in its order: if two have one key, APEL keeps the later.
 
     ``cells``, all of one month, are in the order of user, VO, endpoint, nodes, cores, benchmark. Version 6 does not
-    tell FQANs apart: the job that ended last lends its own to all that share the rest, so earlier runs may have sent
-    another.
+    distinguish FQANs: all jobs with the same other values get the FQAN of the job that ended last, so earlier runs may
+    have sent another.
     """
     groups: dict[tuple[object, ...], list[JuraCell]] = {}
     for cell in cells:
@@ -75,7 +74,7 @@ def sums(cells: Iterable[JuraCell], month: Month, site: str, version: int) -> li
     for group in groups.values():
         last = max(group, key=lambda cell: cell.latest_end_time)
         benchmark = parsed_benchmark(":".join(_service_level(last.benchmark, version)))
-        # Of a value that APEL's loader refuses nothing got there.
+        # A value that APEL's loader refuses was not stored there.
         if benchmark is not None:
             spelling = _spelling(last, month, site, version)
             key = _key(spelling, benchmark)
@@ -89,7 +88,7 @@ def _spelling(cell: JuraCell, month: Month, site: str, version: int) -> SummaryK
     """The values in the letters that were sent; None where a line was left out."""
     kind, value = _service_level(cell.benchmark, version)
     group, role = _group_and_role(cell.fqan, version)
-    # Version 6 sends empty values of a user without VO, version 7 no lines.
+    # For a user without VO, version 6 sends empty values, version 7 no lines.
     unnamed = not cell.vo and version != 6
     return SummaryKey(
         table="Summaries",
@@ -148,9 +147,9 @@ def _submit_host(interface: str, url: str, version: int) -> str:
 
 def syncs(counts: Iterable[tuple[str, str, int]], month: Month, site: str, version: int) -> list[Sync]:
     """
-    The sync records that jura-ng sent, in its order: of two with one key APEL keeps the later.
+    Return the sync records that jura-ng sent, in its order: if two have one key, APEL keeps the later.
 
-    ``counts``: interface and URL of an endpoint, and the jobs of the month that came by it.
+    ``counts``: interface and URL of an endpoint, and its number of jobs in the month.
     """
     found = []
     for interface, url, jobs in counts:
@@ -162,32 +161,32 @@ def syncs(counts: Iterable[tuple[str, str, int]], month: Month, site: str, versi
 
 def job_key(job_id: str, local_job_id: str, end_time: int, site: str) -> JobKey:
     """
-    What APEL knows a job record of jura-ng by, the same in both versions: the JobID where the batch system gave none.
+    Return APEL's key of a job record of jura-ng, the same in both versions: the JobID if the batch system gave no id.
 
-    Ours are equal for one and the same job, unless the two databases have another end or another id of it.
+    Our keys of the same job are equal, unless the two databases have another end or another id for it.
     """
     return JobKey(folded(field(site, LONG)) or "", folded(field(local_job_id or job_id, LONG)) or "", end_time)
 
 
 def service_level_of_job(benchmark: str, version: int) -> Benchmark | None:
     """
-    The ServiceLevel of a job record; None where it could not be read.
+    Return the ServiceLevel of a job record; None if it could not be read.
 
-    Version 7.0 looks for the benchmark where version 6 of the database had it, and sends HEPSPEC 1.0 for every job.
+    Version 7.0 looks for the benchmark in the place of version 6 of the database, and sends HEPSPEC 1.0 for every job.
     """
     return parsed_benchmark(":".join(_FALLBACK if version != 6 else _service_level(benchmark, version)))
 
 
-# What jura-ng read of A-REX's database, month by month: the jobs that it published, grouped as its messages need.
+# What jura-ng read from A-REX's database, month by month: the jobs that it published, grouped for its messages.
 
 
 class End(NamedTuple):
-    """What makes the key of a job record; texts as A-REX wrote them."""
+    """The parts of the key of a job record; texts as A-REX wrote them."""
 
     vo: str
     job_id: str
     local_job_id: str
-    """Empty where the batch system gave none."""
+    """Empty if the batch system gave none."""
     end_time: int
 
 
@@ -201,7 +200,7 @@ _FQAN_AND_BENCHMARK = {
     1: (
         "ifnull(AttrValue, '')",
         "ifnull(InfoValue, '')",
-        # A job that was resumed has a benchmark for each of its ends, so a row for each: jura-ng 6 counts them all.
+        # A resumed job has a benchmark for each of its ends, so a row for each: jura-ng 6 counts them all.
         """
         LEFT JOIN JobExtraInfo ON JobExtraInfo.RecordID = AAR.RecordID AND InfoKey = 'benchmark'
         LEFT JOIN AuthTokenAttributes ON AuthTokenAttributes.RecordID = AAR.RecordID AND AttrKey = 'mainfqan'
@@ -217,9 +216,9 @@ _FQAN_AND_BENCHMARK = {
 
 def cells(database: ArexDatabase, period: tuple[int, int]) -> list[JuraCell]:
     """
-    The jobs with ``period[0] <= EndTime < period[1]``, in the order that `sums` wants.
+    Yield the cells of the jobs with ``period[0] <= EndTime < period[1]``, in the order that `sums` needs.
 
-    Reads in one transaction, which holds up no writer where SQLite reads the file as it lives.
+    Reads in one transaction, which delays no writer if SQLite reads the file in place.
     """
     fqan, benchmark, join = _FQAN_AND_BENCHMARK[database.version]
     rows = database.con.execute(
@@ -229,7 +228,7 @@ def cells(database: ArexDatabase, period: tuple[int, int]) -> list[JuraCell]:
         f" FROM AAR {_NAMES} {join} WHERE {_WANTED}"
         " GROUP BY UserID, VOID, EndpointID, NodeCount, CPUCount, Benchmark, Fqan"
         " ORDER BY UserID, VOID, EndpointID, NodeCount, CPUCount,"
-        # By number where benchmarks have numbers, as the program that wrote it sorts them.
+        # By number if benchmarks have numbers, in the order of the program that wrote them.
         f" {'Benchmark' if database.version == 1 else 'FQANID, BenchmarkID'}, Fqan",
         period,
     )
@@ -237,7 +236,7 @@ def cells(database: ArexDatabase, period: tuple[int, int]) -> list[JuraCell]:
 
 
 def counts(database: ArexDatabase, period: tuple[int, int]) -> list[tuple[str, str, str, int]]:
-    """``(vo, interface, URL, jobs)``: the jobs of a period by endpoint, and within it by VO."""
+    """Return ``(vo, interface, URL, jobs)``: the jobs of a period by endpoint, and within it by VO."""
     return database.con.execute(
         f"SELECT WLCGVOs.Name, Interface, URL, count(*) FROM AAR {_NAMES} WHERE {_WANTED}"
         " GROUP BY EndpointID, VOID ORDER BY EndpointID",
@@ -249,7 +248,7 @@ def ends(database: ArexDatabase, period: tuple[int, int]) -> Iterator[list[End]]
     """The jobs of a period, page by page."""
     first, record_id = period[0], 0
     while rows := database.con.execute(
-        # CROSS: by the index of ends, or every page sorts all that is left.
+        # CROSS: by the index of ends, or every page sorts all remaining rows.
         "SELECT EndTime, AAR.RecordID, WLCGVOs.Name, JobID, ifnull(LocalJobID, '') FROM AAR"
         " CROSS JOIN WLCGVOs ON WLCGVOs.ID = VOID CROSS JOIN Status ON Status.ID = StatusID"
         f" WHERE {_WANTED} AND (EndTime > ? OR AAR.RecordID > ?) ORDER BY EndTime, AAR.RecordID LIMIT ?",
@@ -260,7 +259,7 @@ def ends(database: ArexDatabase, period: tuple[int, int]) -> Iterator[list[End]]
 
 
 def ended_again(database: ArexDatabase, period: tuple[int, int]) -> list[str]:
-    """JobIDs of the jobs of a period that ended more than once: a record may have been sent for an earlier end."""
+    """Return the JobIDs of jobs that ended more than once: a record may have been sent for an earlier end."""
     rows = database.con.execute(
         f"SELECT JobID FROM AAR JOIN Status ON Status.ID = StatusID JOIN JobEvents USING (RecordID) WHERE {_WANTED}"
         " AND EventKey = 'FINISHED' GROUP BY RecordID HAVING count(DISTINCT EventTime) > 1",
@@ -269,14 +268,13 @@ def ended_again(database: ArexDatabase, period: tuple[int, int]) -> list[str]:
     return [job_id for (job_id,) in rows]
 
 
-# Taking over from jura-ng without counting a job twice: what it sent to APEL under keys that ours do not replace.
-#
-# Such sums are noted in the ledger as if we had sent them, and the next run takes them back with zeros, as it takes
-# back our own. Nothing is sent from here.
+# Taking over from jura-ng without counting a job twice: the sums at APEL under keys that our records do not replace.
+# They are noted in the ledger as if we had sent them, and the next run cancels them with zeros, like our own. This
+# module sends nothing.
 
 
 SUMMARIES = "summaries"
-"""The kind of the ledger: both kinds of summaries that jura-ng knows are in one table of APEL's."""
+"""The kind in the ledger: both kinds of summaries of jura-ng are in one table at APEL."""
 _MILLION = 10**6
 
 
@@ -288,22 +286,22 @@ class SumsOfMonth(NamedTuple):
     left: tuple[Summary, ...]
     """Those of ``sums`` that no sum of ours replaces: their jobs would count twice."""
     perhaps: tuple[SummaryKey, ...]
-    """Other keys that jura-ng may have used: in an earlier run, or in one that failed half way."""
+    """Other keys that jura-ng may have used: in an earlier run, or in a failed one."""
     ours: tuple[int, int]
     """Jobs and wall seconds of the same month and target in our database."""
     syncs: tuple[Sync, ...]
-    """Counts under a SubmitHost that ours do not replace."""
+    """Counts under a SubmitHost that our counts do not replace."""
 
 
 class JobsOfMonth(NamedTuple):
-    """What APEL has of jura-ng's job records of a month."""
+    """jura-ng's job records of a month at APEL."""
 
     month: Month
     jobs: int
     differing: tuple[str, ...]
-    """JobIDs of those that have another key here: they would count twice."""
+    """JobIDs of records with another key here: they would count twice."""
     again: tuple[str, ...]
-    """JobIDs of those that were resumed: jura-ng may have sent an earlier end, which APEL keeps as a job of its own."""
+    """JobIDs of resumed jobs: jura-ng may have sent an earlier end, which APEL keeps as a separate job."""
     wall_s: int
     normalised: tuple[int, int]
     """Wall seconds times benchmark, in millionths: as jura-ng sent it, and as recorded."""
@@ -311,12 +309,12 @@ class JobsOfMonth(NamedTuple):
 
 
 class TargetPlan(NamedTuple):
-    """What is to be done about one target."""
+    """The plan for one target."""
 
     target: str
     block: str
     says: str
-    """About the target as a whole."""
+    """Notes about the target as a whole."""
     sums: tuple[SumsOfMonth, ...] = ()
     jobs: tuple[JobsOfMonth, ...] = ()
     notes: tuple[str, ...] = ()
@@ -332,11 +330,11 @@ class _Sources(NamedTuple):
     arc: int | None
 
     def version(self, database: ArexDatabase) -> int:
-        """Whose jura-ng read a database."""
+        """Return the version of jura-ng that read a database."""
         return self.arc or (6 if database.version == 1 else 7)
 
     def cells(self, plugin: APELMessages, period: tuple[int, int]) -> Iterator[tuple[list[JuraCell], int]]:
-        """What jura-ng read of a period for a target, and whose it was, by database."""
+        """Return the cells that jura-ng read for a period and a target, and its version, by database."""
         for database in self.databases:
             found = cells(database, period)
             yield [cell for cell in found if plugin.target.wants(cell.vo)], self.version(database)
@@ -350,13 +348,11 @@ def plan(
     arc: int | None = None,
 ) -> list[TargetPlan]:
     """
-    What jura-ng sent to each target, and what of it ours do not replace. Only reads.
+    Return what jura-ng sent to each target, and which of it our records do not replace. Only reads.
 
     ``databases`` are A-REX's; jura-ng's publishing.db is in the same directory. Without ``months``: the month of the
-    last job that jura-ng published, and the one before. ``arc``: 6 or 7, whose jura-ng it was; ``None``: as the
-    database says.
-
-    Raises InputError when a database is none of A-REX's, StoreError and its kinds when one cannot be read.
+    last job that jura-ng published, and the one before. ``arc``: 6 or 7, the version of jura-ng; ``None``: by the
+    database. Raises InputError when a database is not A-REX's, StoreError and its kinds when one cannot be read.
     """
     here = settings.places
     with ExitStack() as stack:
@@ -367,7 +363,7 @@ def plan(
         for path in databases:
             workspace = stack.enter_context(tempfile.TemporaryDirectory(prefix="switch-", dir=here.directory))
             database = stack.enter_context(own_database.opened(path, workspace))
-            # Names that are no UTF-8 must not stop it: bytes that are no text are escaped, as everywhere.
+            # Names that are not UTF-8 must not stop it: such bytes are escaped, as everywhere.
             database.con.text_factory = lambda content: content.decode("utf-8", "backslashreplace")
             opened.append(database)
         sources = _Sources(ours, ledger, opened, months, arc)
@@ -410,7 +406,7 @@ def _plan(sources: _Sources, plugin: TargetPlugin, former: FormerPublisher | Non
 
 
 def _begun_later(sources: _Sources, stopped: int) -> list[str]:
-    """What to say of databases that A-REX began after jura-ng had stopped."""
+    """Return the notes about databases that A-REX created after jura-ng had stopped."""
     firsts = [first_end(database.con, schema.PLAUSIBLE_S) for database in sources.databases]
     if any(first is not None and first <= stopped for first in firsts):
         return []
@@ -431,7 +427,7 @@ def _sums_of_month(sources: _Sources, plugin: APELMessages, month: Month, stoppe
     sums_now = summed(plugin, plugin.summaries(plugin.message_format), mine, RunSummary()).sums
     kept = {one.key for _text, one in sums_now}
     wanted = [cell for cell in mine if plugin.target.wants(cell.vo)]
-    # Of one key APEL has the last.
+    # APEL keeps the last record of one key.
     sums = tuple({one.summary.key: one.summary for one in certain}.values())
     left = tuple(one for one in sums if json.dumps(one.key) not in kept)
     known = kept | {json.dumps(one.key) for one in left}
@@ -510,10 +506,10 @@ def _differing(sources: _Sources, plugin: APELMessages, page: Sequence[End]) -> 
 
 
 def _job_notes(jobs: Sequence[JobsOfMonth]) -> tuple[str, ...]:
-    """How far the figures jump where jura-ng left the benchmark out."""
+    """Return how far the figures change because jura-ng left out the benchmark."""
     return tuple(
-        f"{name}: jura-ng sent other ServiceLevels than those recorded (that of ARC 7.0 sends 1.0 for every job):"
-        f" {hours(sent_s)} normalised hours, with the recorded ones {hours(recorded_s)}. The portal's figures jump when"
+        f"{name}: jura-ng sent ServiceLevels that differ from the recorded ones (ARC 7.0 sends 1.0 for every job):"
+        f" {hours(sent_s)} normalised hours instead of {hours(recorded_s)}. The portal's figures jump when"
         f" arcacct publishes; `arcacct republish --from {name}-01 --to {following}-01` corrects the whole month"
         for one in jobs
         for name, following in [(month_name(one.month), month_name(month_of(month_bounds(*one.month)[1])))]
@@ -523,16 +519,17 @@ def _job_notes(jobs: Sequence[JobsOfMonth]) -> tuple[str, ...]:
 
 
 def hours(seconds: int) -> str:
-    """Seconds as hours for people."""
+    """Return seconds as hours for people."""
     return f"{seconds / 3600:,.2f}"
 
 
 def take_over(settings: Settings, plans: Sequence[TargetPlan], who: str) -> dict[str, int]:
     """
-    Note in the ledger what ours do not replace, and who took it over; how many keys of each target were new to it.
+    Note in the ledger the keys that our records do not replace, and the operator; return the number of new keys of each
+    target.
 
-    Targets with nothing left are not named. Repeating it changes nothing. Raises StoreBusy when a publisher is at
-    work, StoreError when the ledger refuses.
+    Targets without such keys are left out. Repeating it changes nothing. Raises StoreBusy if a publisher runs,
+    StoreError for an error of the ledger.
     """
     with _ledger(settings) as con:
         new = {
@@ -563,7 +560,8 @@ def _ledger(settings: Settings) -> Iterator[Connection]:
 
 def left(one: TargetPlan) -> dict[str, list[SentSum]]:
     """
-    What the receiver has, or may have, under keys that ours do not replace: sums and counts, by the ledger's kind.
+    Return the receiver's keys, or possible keys, that our records do not replace: sums and counts, by the ledger's
+    kind.
 
     A kind without any of them is left out.
     """

@@ -1,4 +1,4 @@
-"""APEL's individual job messages (v0.3 and v0.4): text in ASCII, and what APEL's loader takes of each field."""
+"""APEL's individual job messages (v0.3 and v0.4): text in ASCII, and the rules of APEL's loader for each field."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ END = "%%\n"
 """The end of a record."""
 
 _HARMLESS = bytes((9, 10, *range(32, 127)))
-# SSM takes a message that contains these words for an encrypted one, wherever they stand.
+# SSM treats a message that contains these words anywhere as encrypted.
 _LOOKS_ENCRYPTED = ("application/pkcs7-mime", "application/x-pkcs7-mime")
 
 
 @lru_cache(maxsize=16384)
 def field(text: str | None, limit: int) -> str | None:
     """
-    A value as APEL will store it: printable ASCII, at most `limit` characters, no blanks around it.
+    Return a value as APEL will store it: printable ASCII, at most `limit` characters, no blanks around it.
 
-    None for what APEL takes for nothing: an empty text, ``none`` and ``null``.
+    None for a text that APEL treats as missing: empty, ``none`` and ``null``.
     """
     if text is None:
         return None
@@ -41,17 +41,17 @@ def field(text: str | None, limit: int) -> str | None:
 
 
 def folded(text: str | None) -> str | None:
-    """A value as MySQL compares it in a key: without case and without blanks at the end."""
+    """Return a value as MySQL compares it in a key: without case and without blanks at the end."""
     return None if text is None else text.rstrip(" ").lower()
 
 
 def record_text(fields: Iterable[tuple[str, object]]) -> str:
-    """One record, its end included; what is unknown (None) is left out."""
+    """Return one record, with its end; unknown values (None) are left out."""
     return lines(fields) + END
 
 
 def lines(fields: Iterable[tuple[str, object]]) -> str:
-    """A part of a record."""
+    """Return a part of a record."""
     return "".join([f"{key}: {value}\n" for key, value in fields if value is not None])
 
 
@@ -60,8 +60,8 @@ def ssm_text(text: str) -> bytes:
     The bytes of a message as SSM reads them: ASCII, lines ended by LF, tabs, and no other control character.
 
     SSM's receiver reads messages as ASCII before it acknowledges them: one other byte stops the central queue for
-    everyone. So each writer of a message checks here last, even if the record was already checked.
-    Raises InputError with the place of what must not be there; records are escaped before (`acceptance`).
+    everyone. So each writer of a message checks here last, even if the record was already checked. Raises InputError
+    with the place of a forbidden byte; records are escaped before (`acceptance`).
     """
     if not text.strip():
         raise InputError("message for APEL: it is empty, which SSM rejects; nothing should have been sent")
@@ -82,16 +82,16 @@ def _place(text: str, offset: int) -> str:
     return f"line {line}, character {offset - text.rfind(chr(10), 0, offset)}"
 
 
-# What APEL's loader takes of each kind of record: its parser, the procedures and the columns of its database (MariaDB).
-#
-# A field that a kind of record does not have makes APEL reject the message; so does one bad record. It sends no report.
+# The rules of APEL's loader for each kind of record: its parser, the procedures and the columns of its database
+# (MariaDB).  A field that a kind of record does not have makes APEL reject the message; so does one bad record. It
+# sends no report.
 
 
 LONG, QUEUE, DESCRIPTION, INFRASTRUCTURE = 255, 100, 100, 20
 """Characters of its columns of text; ours are ASCII."""
 
 BENCHMARK_TYPES = ("hepscore23", "hepspec", "si2k")
-"""In any case; of several in a dictionary the first of these is taken."""
+"""In any case; the first of these in a dictionary counts."""
 
 _LEVEL = 10**7 - 0.001
 """The largest that DECIMAL(10,3) holds."""
@@ -116,13 +116,13 @@ JOB = {
     "VO": _text(LONG, Care.CUT, "vo"),
     "VOGroup": _text(LONG),
     "VORole": _text(LONG),
-    # Cut, it would lose its role: VO, group and role go in its place.
+    # If it were cut, it would lose its role: VO, group and role replace it.
     "FQAN": _text(LONG, Care.OTHERWISE, "fqans"),
     "SubmitHost": _text(LONG, Care.CUT, "endpoint_url"),
     "SubmitHostType": _IGNORED,
     "MachineName": _text(LONG),
     "Queue": _text(QUEUE, Care.CUT, "queue"),
-    # Cut, two jobs could become one: the JobID goes in its place, and that is refused if it is too long itself.
+    # If it were cut, two jobs could become one: the JobID replaces it, and is refused if it is too long itself.
     "LocalJobId": _text(LONG, Care.OTHERWISE, "local_job_id", needed=True),
     "LocalUserId": _text(LONG, Care.CUT, "local_user"),
     "WallDuration": _number(INT4, Care.REFUSE, "wall_s"),
@@ -139,7 +139,7 @@ JOB = {
     "ServiceLevel": _DECIMAL,
     "UpdateTime": _IGNORED,
 }
-"""An individual job message of any version but v0.4, and a CAR, whose elements go to the same columns."""
+"""An individual job message of any version except v0.4, and a CAR, whose elements go to the same columns."""
 
 JOB_04 = {**JOB, "ServiceLevel": _DICTIONARY}
 
@@ -153,7 +153,7 @@ _MONTH = {
     "VORole": _text(LONG),
     "SubmitHost": _text(LONG, Care.CUT, "endpoint_url"),
     "InfrastructureDescription": _text(DESCRIPTION),
-    # Not NULL and without default in the database; of a job they have no sign, here they have.
+    # Not NULL and without default in the database; jobs have no sign here, sums have one.
     "NodeCount": _number(INT4, Care.UNKNOWN, "node_count", least=-INT4),
     "Processors": _number(INT4, Care.UNKNOWN, "core_count", least=-INT4),
     "EarliestEndTime": _TIME._replace(value="earliest_end_time"),
@@ -187,7 +187,7 @@ NORMALISED_04 = {
 SYNC = {
     "Site": _text(LONG, needed=True),
     "SubmitHost": _text(LONG),
-    # Neither the count nor the month of a sync record is looked at.
+    # Neither the count nor the month of a sync record is checked.
     "NumberOfJobs": _number(INT8, Care.OURS, "", least=-INT8),
     "Month": _number(INT4, Care.OURS, "", least=-INT4),
     "Year": _number(INT4, Care.OURS, "", least=-INT4),
@@ -195,7 +195,10 @@ SYNC = {
 
 
 def derived(fqan: str) -> tuple[str, str | None, str | None]:
-    """VO, group and role that the server makes of the first of some FQANs; what begins with no slash is a VO."""
+    """
+    Return VO, group and role that the server derives from the first of some FQANs; a text without a leading slash is a
+    VO.
+    """
     first = fqan.partition(";")[0]
     if not first.startswith("/"):
         return first, None, None
@@ -205,28 +208,27 @@ def derived(fqan: str) -> tuple[str, str | None, str | None]:
 
 
 def rounded(amount: int, unit: int) -> int:
-    """Divided and rounded to the nearest, halves up, as MySQL does it; exact for any size."""
+    """Return a quotient rounded to the nearest number, halves up, as in MySQL; exact for any size."""
     return (2 * amount + unit) // (2 * unit)
 
 
-# APEL's individual job messages, v0.3 and v0.4 (benchmark dictionary), and what a site may choose about APEL.
-#
-# The dialect ``server`` writes what APEL's loader takes today; ``seed`` writes the format's document to the letter,
-# which the loader refuses (``Infrastructure`` in a job record), so it is for files only.
+# APEL's individual job messages, v0.3 and v0.4 (benchmark dictionary), and the site's choices for APEL. The dialect
+# ``server`` writes what APEL's loader accepts today. ``seed`` follows the format's document exactly, which the loader
+# refuses (``Infrastructure`` in a job record), so it is for files only.
 
 
 JOB_HEADERS = {version: f"APEL-individual-job-message: {version}\n" for version in ("v0.3", "v0.4")}
 
 
 class APELOptions(NamedTuple):
-    """What a site may choose about its messages, in every format: so all of them name things alike."""
+    """The site's choices for its messages, the same in every format, so that all of them use the same names."""
 
     site: str
     """The name of the site in GOCDB."""
     lrms_host: str | None = None
     """SubmitHost and MachineName, and in XML recordId, of jobs without an endpoint."""
     localid_prefix: str = ""
-    """Put before each batch system's job id: it tells the CEs of a site apart whose ids could be the same."""
+    """Put before each batch system's job id: it distinguishes the CEs of a site whose ids could be the same."""
     bare_ids: BareIDs = ()
     """The other schedds, clusters and cells of this database put their names before it, too."""
     vomsless_vo: VOs = VOs()
@@ -234,17 +236,17 @@ class APELOptions(NamedTuple):
     """The first is the group of jobs without VOMS attributes."""
     start_time_source: str = "submit"
     default_benchmark: Benchmark = FALLBACK
-    """For jobs that have none."""
+    """The benchmark for jobs that have none."""
     local_group_prefix: str = ""
-    """Put before the VO of local jobs, for portals that cannot tell them from grid jobs otherwise."""
+    """Put before the VO of local jobs, for portals that cannot distinguish them from grid jobs otherwise."""
     dialect: str = "server"
-    """``server`` or ``seed``; of texts alone."""
+    """``server`` or ``seed``; only for texts."""
     local_jobs: tuple[LocalJobs, ...] = ()
-    """What is said of jobs that came without ARC; none: ``own``."""
+    """The description of jobs that came without ARC; default: ``own``."""
 
 
 class JobKey(NamedTuple):
-    """What APEL's JobRecords replaces by, as MySQL compares it."""
+    """The key of APEL's JobRecords, as MySQL compares it."""
 
     site: str
     local_job_id: str
@@ -252,10 +254,10 @@ class JobKey(NamedTuple):
 
 
 class Membership(NamedTuple):
-    """A user's VO as APEL splits it; None is unknown."""
+    """A user's VO with its parts at APEL; None is unknown."""
 
     fqan: str | None
-    """None also where the server would make another VO, group or role of it than these."""
+    """None also if the server would derive another VO, group or role from it."""
     vo: str | None
     group: str | None
     role: str | None
@@ -268,7 +270,7 @@ _WRITTEN = attrgetter(
 
 
 def written(aar: AAR, shared: Sequence[Any], local_id: str) -> str:
-    """One job record, its end included, of its parts as `JOB_PARTS` makes them; the job must have been accepted."""
+    """Return one job record, with its end, from its parts by `JOB_PARTS`; the job must have been accepted."""
     submitted, ended, nodes, cores, memory_kib, virtual_kib, wall_s, user_s, kernel_s = _WRITTEN(aar)
     (_, _, source, (hosts, infrastructure, level)), (_, user), _ = shared
     started = submitted if source == "submit" else start_time(aar, "lrms")
@@ -291,7 +293,7 @@ class Part(NamedTuple):
 
 
 class Where(NamedTuple):
-    """Where a job was sent, and what a core of the node was worth."""
+    """The place where a job was sent, and the benchmark of a core of the node."""
 
     names: tuple[str, str, str]
     """Site, submit host and infrastructure: APEL groups jobs by them."""
@@ -304,7 +306,7 @@ class Where(NamedTuple):
 
 def where(aar: AAR, options: APELOptions, version: str) -> Where:
     """
-    The parts of a record that tell where the job was sent, and what a core of the node was worth.
+    Return the parts of a record about the place where the job was sent, and the benchmark of a core of the node.
 
     In the dialect ``seed`` Infrastructure and SubmitHostType mark local jobs.
     """
@@ -335,12 +337,12 @@ def where(aar: AAR, options: APELOptions, version: str) -> Where:
 
 
 def user_part(aar: AAR, options: APELOptions) -> Part:
-    """The part of a record that tells whose the job was; in the dialect ``seed`` there are no fields but the FQAN."""
+    """Return the part of a record about the user; in the dialect ``seed`` the FQAN is the only field."""
     member = member_of(aar, options)
     names = user_names(aar, member)
     if options.dialect == "seed":
         parsed = parsed_fqan(aar.fqans[0]) if aar.fqans else None
-        # Of a local job no FQAN that would hide the site's prefix, since there is no field for a VO.
+        # For a local job no FQAN, which would hide the site's prefix, since there is no field for a VO.
         hides_prefix = options.local_group_prefix and not aar.endpoint_url
         member = Membership(None if parsed is None or hides_prefix else _whole_fqan(parsed), None, None, None)
     found = lines(
@@ -363,7 +365,7 @@ def user_names(aar: AAR, member: Membership) -> tuple[str | None, str | None, st
 
 
 def not_sent(_aar: AAR, _options: APELOptions) -> str:
-    """What is judged and not sent."""
+    """Check values that are not sent."""
     return ""
 
 
@@ -377,12 +379,12 @@ JOB_PARTS: dict[str, dict[Callable[[AAR, APELOptions], Any], tuple[str, ...]]] =
     }
     for version in JOB_HEADERS
 }
-"""By version: the parts of a record that come back with many jobs, and the values that each is made of or judged by."""
+"""By version: the parts of a record that many jobs share, and the values that each is made from or judged by."""
 
 
 def zero_record(names: Names, local_id: str, end_time: int, version: str, dialect: str) -> str:
     """
-    A record without usage under the names that were sent for a key: it takes the usage under that key back.
+    Return a record without usage under the names that were sent for a key: it cancels the usage under that key.
 
     APEL has no message to delete a record. Names that no sum has are left out.
     """
@@ -412,7 +414,7 @@ def zero_record(names: Names, local_id: str, end_time: int, version: str, dialec
 
 
 def service_level(kind: str | None, value: str | None, *, is_dictionary: bool) -> list[tuple[str, object]]:
-    """A benchmark: since v0.4 a dictionary."""
+    """Return a benchmark: since v0.4 a dictionary."""
     if is_dictionary:
         return [("ServiceLevel", f"{{{kind}: {value}}}")]
     return [("ServiceLevelType", kind), ("ServiceLevel", value)]
@@ -420,16 +422,17 @@ def service_level(kind: str | None, value: str | None, *, is_dictionary: bool) -
 
 def apel_local_job_id(aar: AAR, options: APELOptions) -> str:
     """
-    LocalJobId, identical in every format for APEL: with site and end, its key of a job.
+    Return the LocalJobId, identical in every format for APEL: with site and end, it is APEL's key of a job.
 
-    The batch system's id, after the site's prefix and the place's name, or the JobID where there is none. The JobID
-    also replaces ids that mean "nothing" there, or are longer than the column: cut, two jobs could become one.
+    It is the batch system's id, after the site's prefix and the place's name, or the JobID if there is none. The JobID
+    also replaces ids that mean "nothing" there, or are longer than the column: if they were cut, two jobs could become
+    one.
     """
     own, prefix = aar.local_job_id, options.localid_prefix
     if options.bare_ids:
         prefix += name_before(aar.job_id, aar.end_time, options.bare_ids)
     if own and not prefix and own.isdecimal() and own.isascii() and len(own) <= LONG:
-        # Most batch systems count their jobs, and this is asked of each job more than once.
+        # Most batch systems count their jobs, and this is called more than once for each job.
         return own
     if has_value(own):
         local = ascii_text(f"{prefix}{own}").strip()
@@ -439,13 +442,13 @@ def apel_local_job_id(aar: AAR, options: APELOptions) -> str:
 
 
 def job_key(aar: AAR, options: APELOptions) -> JobKey:
-    """What APEL replaces by: a second record with this key overwrites the first, another key adds a job."""
+    """Return APEL's key of a job: a second record with this key overwrites the first, another key adds a job."""
     local_job_id = apel_local_job_id(aar, options)
     return JobKey(folded(field(options.site, LONG)) or "", folded(local_job_id) or "", aar.end_time)
 
 
 def benchmark_of(text: str | None, default: Benchmark) -> Benchmark:
-    """The benchmark of a job or cell; raises InputError for one that APEL does not know."""
+    """Return the benchmark of a job or cell; raises InputError for one that APEL does not know."""
     benchmark = parsed_benchmark(text)
     if benchmark is not None:
         return benchmark
@@ -455,13 +458,13 @@ def benchmark_of(text: str | None, default: Benchmark) -> Benchmark:
 
 
 def infrastructure(endpoint_url: str | None) -> str:
-    """Jobs without a grid endpoint are local: APEL keeps the two apart in its summaries."""
+    """Return the infrastructure. Jobs without a grid endpoint are local: APEL separates the two in its summaries."""
     return "grid" if endpoint_url else "local"
 
 
 def submit_host(endpoint_url: str | None, options: APELOptions) -> str | None:
     """
-    The CE's id, or the batch system's host for local jobs: the same in records, summaries and sync.
+    Return the CE's id, or the batch system's host for local jobs: the same in records, summaries and sync.
 
     An id that means nothing to APEL counts as missing: a count without a host would spoil its whole message.
     """
@@ -470,7 +473,7 @@ def submit_host(endpoint_url: str | None, options: APELOptions) -> str | None:
 
 @lru_cache(maxsize=4096)
 def place(endpoint_url: str | None, options: APELOptions) -> tuple[str, str]:
-    """Where APEL counts a job: site and SubmitHost as they are sent; ``''`` for what is not."""
+    """Return where APEL counts a job: site and SubmitHost as they are sent; ``''`` for a missing one."""
     return field(options.site, LONG) or "", submit_host(endpoint_url, options) or ""
 
 
@@ -484,7 +487,7 @@ def membership(
     vo: str | None, fqan: str | None, auth_groups: tuple[str, ...], endpoint_url: str | None, options: APELOptions
 ) -> Membership:
     """
-    VO, group and role of a user, the same in job records, CAR and summaries; from the main FQAN where there is one.
+    Return VO, group and role of a user, the same in job records, CAR and summaries; from the main FQAN if there is one.
 
     Without a role it is ``Role=NULL``, as jura-ng's summaries had it and ours have: those months keep their keys.
     Without an FQAN the group is the site's ``vo_group``, else the VO itself.

@@ -1,4 +1,4 @@
-"""Targets of APEL: a block [arex/jura/apel:NAME], and what every target with APEL's messages has."""
+"""Targets of APEL: a block [arex/jura/apel:NAME], and the options of every target with APEL's messages."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from arcacct.config.values import Address, LocalJobs
 from arcacct.secrecy import without_login
 
 JOB_MESSAGES = ("urs", "individual", "individual-v04")
-"""The families of messages with one record a job: APEL keeps all three under the same key."""
+"""The families of messages with one record for each job: APEL keeps all three under the same key."""
 
 SPECIFIED = {"individual": "individual", "summaries": "summaries-v03", "summaries-v03": "summaries-v03"}
 """
@@ -26,7 +26,7 @@ _AMS_NAME = re.compile(r"[a-zA-Z0-9_-]+")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class APELContent(Target):
-    """What is said to APEL, however it gets there."""
+    """The content of messages to APEL, for any transport."""
 
     gocdb_name: str
     apel_messages: str
@@ -34,7 +34,7 @@ class APELContent(Target):
     local_jobs: tuple[LocalJobs, ...]
 
     def contradictions(self) -> Iterator[tuple[str, str]]:
-        """What the message format's own document has no form for."""
+        """Options for which the document of the message format has no form."""
         if self.apel_dialect != "seed":
             return
         if self.apel_messages not in SPECIFIED:
@@ -51,8 +51,8 @@ class APELContent(Target):
         """
         APEL keeps job records and each kind of summary apart and adds them up.
 
-        Two families count each job twice, and so do job records under two prefixes. The same family twice is only
-        wasted: one replaces its own key.
+        Two families count each job twice, and so do job records under two prefixes. The same family twice has no
+        effect: each record replaces itself.
         """
         families = {self.apel_messages, other.apel_messages}
         if families <= {*JOB_MESSAGES}:
@@ -76,12 +76,12 @@ class APELTarget(APELContent):
 
     @property
     def url(self) -> str:
-        """Where messages are published."""
+        """The URL to which messages are published."""
         return f"https://{self.address.netloc}/v1/projects/{self.project}/topics/{self.topic}:publish"
 
     @property
     def authn_url(self) -> str:
-        """Where the token comes from: the path has the host as it is registered there, without a port."""
+        """The URL of the token: its path has the registered host, without a port."""
         authn = self.address.at(self.authn_port).netloc
         return f"https://{authn}/v1/service-types/ams/hosts/{self.address.host}:authx509"
 
@@ -91,7 +91,7 @@ class APELTarget(APELContent):
         return (self.url, self.gocdb_name.casefold())
 
     def check_credentials(self) -> None:
-        """By TLS, and by a signature as messages have it."""
+        """Check by TLS, and by a signature as in messages."""
         from arcacct.targets.apel.ams import signing_pair  # noqa: PLC0415  cryptography is slow to import
 
         signing_pair(self.transport_options.x509_host_cert, self.transport_options.x509_host_key)

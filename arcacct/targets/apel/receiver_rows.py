@@ -1,7 +1,7 @@
 """
 Rows of APEL's tables, as exported by its administrator: the counted rows of all senders.
 
-Both databases of a CE can be put back to one moment, a ledger can be lost with names of before: then only the receiver
+Both databases of a CE can be restored to one moment, or a ledger can be lost with former names: then only the receiver
 knows every key. The columns are those of the views VJobRecords, VSummaries and VNormalisedSummaries (apel 2.5 to 3.6),
 as `mysql --batch` prints them (tabs) or as CSV.
 """
@@ -50,7 +50,7 @@ class _Row:
         return InputError(f"{self._place}, column {column}: {why}")
 
     def text(self, column: str) -> str | None:
-        """As MySQL compares it, without blanks at the end; ``None``: unknown."""
+        """Return a text as MySQL compares it, without blanks at the end; ``None``: unknown."""
         try:
             value = self._decode(self._cells[column]).rstrip(" ")
         except ValueError as error:
@@ -64,7 +64,7 @@ class _Row:
         return value
 
     def name(self, column: str, among: Iterable[str] | None = None) -> str | None:
-        """A name as it is sent; ``among``: those that APEL accepts in messages, in any case."""
+        """Return a name as it is sent; ``among``: the names that APEL accepts in messages, in upper or lower case."""
         value = self.text(column)
         sent = field(value, LONG)
         if sent != value or (among is not None and (value or "").lower() not in among):
@@ -78,7 +78,7 @@ class _Row:
         return int(value)
 
     def decimal(self, column: str) -> str:
-        """A number as our messages have it, without zeros at the end."""
+        """Return a number in the form of our messages, without zeros at the end."""
         value = self.known(column)
         found = _DECIMAL.fullmatch(value)
         if found is None:
@@ -87,7 +87,7 @@ class _Row:
         return f"{found[1]}.{fraction}" if fraction else found[1]
 
     def seconds(self, column: str) -> int:
-        """UTC seconds of a number of seconds, or of a DATETIME as MySQL prints it, which APEL keeps in UTC."""
+        """Return UTC seconds of a number of seconds, or of a DATETIME as MySQL prints it, which APEL keeps in UTC."""
         value = self.known(column)
         try:
             if value.isascii() and value.isdecimal():
@@ -111,12 +111,11 @@ _Parsed = tuple[Month, str, SentSum | SentRecord]
 
 def read(paths: Iterable[str], our_hosts: Set[str | None]) -> ReceiverRows:
     """
-    The keys in files that count at APEL: of rows with jobs under ``our_hosts``, folded.
+    Return the keys in files that count at APEL: those of rows with jobs under ``our_hosts``, folded.
 
-    A job record without times counts as a job, too.
-
-    Rows of other SubmitHosts are another CE's and are counted only, whatever their values. Raises InputError for a file
-    that cannot be read or has none of the three sets of columns, and for a row of ours that cannot be read.
+    A job record without times counts as a job, too. Rows of other SubmitHosts belong to another CE and are only
+    counted, with any values. Raises InputError for a file that cannot be read or has none of the three sets of columns,
+    and for a row of ours that cannot be read.
     """
     sums: dict[tuple[str, str], SentSum] = {}
     records: dict[str, SentRecord] = {}
@@ -183,7 +182,7 @@ def _rows(
                 unread[first] += 1
                 continue
             host = cells[host_at]
-            # No host of ours has a backslash that is no escape.
+            # None of our hosts has a backslash that is no escape.
             with suppress(ValueError):
                 host = decode(host).rstrip(" ")
             host = "" if host.lower() in _UNKNOWN else host
@@ -199,7 +198,7 @@ def _not_escaped(cell: str) -> str:
     """The text of a cell of CSV. Raises ValueError for a name of ours with an escape of another format."""
     found = _DOUBLED.search(cell)
     if found is not None:
-        raise ValueError(f"{found[0]} has the escapes of `mysql --batch`; give its output as it is, not as CSV")
+        raise ValueError(f"{found[0]} has the escapes of `mysql --batch`; give its unchanged output, not CSV")
     return cell
 
 

@@ -28,7 +28,7 @@ _MILLION = 10**6
 
 class SummaryKey(NamedTuple):
     """
-    What APEL's summary tables replace by. Equal keys overwrite each other, whichever kind of message wrote them.
+    The key of APEL's summary tables. Equal keys overwrite each other, for any kind of message.
 
     A plain tuple of texts, numbers and None: ``SummaryKey(*json.loads(json.dumps(key)))`` is the key again.
     """
@@ -62,14 +62,14 @@ class Summary(NamedTuple):
     wall_s: int
     cpu_s: int
     normalised_wall: int
-    """Second times benchmark, in millionths: rounded once, after summing."""
+    """Seconds times benchmark, in millionths: rounded once, after summing."""
     normalised_cpu: int
     earliest_end_time: int | None
     latest_end_time: int | None
 
 
 class SyncKey(NamedTuple):
-    """What APEL's SyncRecords replaces by."""
+    """The key of APEL's SyncRecords."""
 
     site: str | None
     submit_host: str | None
@@ -78,7 +78,7 @@ class SyncKey(NamedTuple):
 
 
 class Sync(NamedTuple):
-    """How many jobs a site has of one SubmitHost and month."""
+    """The number of jobs of a site with one SubmitHost in a month."""
 
     key: SyncKey
     spelling: SyncKey
@@ -89,7 +89,7 @@ def summaries(cells: Iterable[UsageCell], options: APELOptions, kind: str = "sum
     """
     One summary for each key of the receiver, in the order of the keys; cells must have passed `acceptance`.
 
-    Does not depend on the order of the cells: of several spellings of one key the first of the alphabet is sent.
+    It does not depend on the order of the cells: if one key has several spellings, the alphabetically first is sent.
     """
     groups: dict[SummaryKey, list[tuple[Benchmark, UsageCell]]] = {}
     spellings: dict[SummaryKey, SummaryKey] = {}
@@ -135,7 +135,7 @@ def folded_key(spelling: SummaryKey) -> SummaryKey:
 
 
 class JuraCell(NamedTuple):
-    """The jobs of a month that agree in everything that either version groups by; texts as A-REX wrote them."""
+    """The jobs of a month with the same values of all that either version groups by; texts as A-REX wrote them."""
 
     user_dn: str
     vo: str
@@ -149,7 +149,7 @@ class JuraCell(NamedTuple):
     benchmark: str
     """``TYPE:VALUE``; empty when there is none."""
     jobs: int
-    """Rows of the benchmark, not records: a job that was resumed has one for each of its ends."""
+    """Rows of the benchmark, not records: a resumed job has one for each of its ends."""
     wall_s: int
     cpu_s: int
     earliest_end_time: int
@@ -157,7 +157,7 @@ class JuraCell(NamedTuple):
 
 
 def summed(key: SummaryKey, spelling: SummaryKey, cells: Sequence[tuple[Benchmark, UsageCell | JuraCell]]) -> Summary:
-    """The summary of cells that have one key, each with its benchmark."""
+    """Return the summary of cells with one key, each with its benchmark."""
     jobs = wall_s = cpu_s = normalised_wall = normalised_cpu = 0
     ends: list[int] = []
     for benchmark, cell in cells:
@@ -176,15 +176,15 @@ def _order(key: SummaryKey | SyncKey) -> tuple[object, ...]:
 
 
 def zero_summary(key: SummaryKey) -> Summary:
-    """A summary without jobs, to zero out a key that was sent and no longer exists: APEL has no delete message."""
+    """Return a summary without jobs, to set a sent key that no longer exists to zero: APEL has no delete message."""
     return Summary(key, key, 0, 0, 0, 0, 0, None, None)
 
 
 def summary_record(summary: Summary, kind: str = "summaries", dialect: str = "server") -> str:
-    """One summary record, its end included."""
+    """Return one summary record, with its end."""
     key = summary.spelling
     is_normalised = kind in _NORMALISED
-    # Seconds; in the seed's dialect of v0.3 hours, each rounded to the nearest.
+    # Seconds; in the seed's dialect of v0.3 hours, each rounded to the nearest number.
     unit = HOUR_S if dialect == "seed" and kind == "summaries-v03" else 1
     level = messages.service_level(key.benchmark_type, key.benchmark_value, is_dictionary=kind == "summaries-v04")
     normalised: dict[str, object] = {}
@@ -220,9 +220,8 @@ def summary_record(summary: Summary, kind: str = "summaries", dialect: str = "se
 
 def mixed_benchmarks(cells: Iterable[UsageCell], options: APELOptions) -> dict[tuple[int, int], tuple[str, ...]]:
     """
-    Months (year, month) whose cells have more than one benchmark type, with the types, APEL's favourite first.
-
-    v0.3 carries no type, so such a month is published as if all were the first: announce it before sending.
+    Return months (year, month) whose cells have more than one benchmark type, with the types, APEL's preferred one
+    first. v0.3 has no type, so such a month is published as if all had the first one: report it before sending.
     """
     found: dict[tuple[int, int], set[str]] = {}
     for cell in cells:
@@ -233,7 +232,7 @@ def mixed_benchmarks(cells: Iterable[UsageCell], options: APELOptions) -> dict[t
 
 
 def syncs(given: Iterable[tuple[SyncKey, int]]) -> list[Sync]:
-    """One sync record for each site, SubmitHost and month, of the jobs that the receiver was given there, by key."""
+    """Return one sync record for each site, SubmitHost and month, with the jobs that the receiver was sent, by key."""
     merged: dict[SyncKey, Sync] = {}
     for place, jobs in given:
         spelling = place._replace(site=place.site or None, submit_host=place.submit_host or None)
@@ -244,7 +243,7 @@ def syncs(given: Iterable[tuple[SyncKey, int]]) -> list[Sync]:
 
 
 def sync_record(sync: Sync) -> str:
-    """One sync record, its end included."""
+    """Return one sync record, with its end."""
     key = sync.spelling
     return messages.record_text(
         [

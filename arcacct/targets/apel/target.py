@@ -1,4 +1,4 @@
-"""APEL as a target: how it is dealt with, and its records, summaries and sync messages as publishing takes them."""
+"""APEL as a target: its behaviour, and its records, summaries and sync messages for publishing."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from arcacct.publishing.transport import ConnectivityCheck, TimeoutPolicy
 
 
-# APEL's messages as publishing takes them: records of jobs, sums of months, and the counts of sync messages.
+# APEL's messages for publishing: records of jobs, sums of months, and the counts of sync messages.
 
 
 CAR = plugin.Envelope("car", car.HEAD, car.TAIL, "</UsageRecord>\n")
@@ -42,11 +42,11 @@ _VO = 4
 
 
 class APELRecords(RecordOfParts[APELOptions]):
-    """Records of jobs of a kind: APEL knows a job by site, id and end, whatever the format."""
+    """Records of jobs of a kind: APEL identifies a job by site, id and end, in any format."""
 
     def __init__(self, kind: str, options: APELOptions) -> None:
         self.version = JOB_VERSIONS.get(kind)
-        """Of individual job messages; ``None``: compute accounting records in XML."""
+        """The version of individual job messages; ``None``: compute accounting records in XML."""
         self.site = messages.place(None, options)[0]
         self._site = quoted(folded(self.site) or "")
         super().__init__(options, car.SHARED if self.version is None else messages.JOB_PARTS[self.version])
@@ -68,7 +68,7 @@ class APELRecords(RecordOfParts[APELOptions]):
         return self._key(local_id, aar.end_time), None, self._names(aar, parts)
 
     def _key(self, local_id: str, end_time: object) -> str:
-        # As json.dumps writes it, at a fifth of the cost.
+        # The form of json.dumps, at a fifth of the cost.
         end = end_time if isinstance(end_time, int) else json.dumps(end_time)
         return f"[{self._site}, {quoted(folded(local_id) or '')}, {end}]"
 
@@ -174,7 +174,7 @@ class APELSummaries(APELSummaryFormat, plugin.MonthlySummaries):
         return json.dumps(SummaryKey._make(json.loads(key))._replace(site=None, submit_host=None))
 
     def notes(self, cells: Sequence[UsageCell]) -> Iterable[str]:
-        """Of months whose jobs have benchmarks of several types, which v0.3 summaries cannot tell apart."""
+        """Return notes on months whose jobs have benchmarks of several types, which v0.3 cannot distinguish."""
         if self.kind != "summaries-v03":
             return
         for (year, month), types in summaries.mixed_benchmarks(cells, self.options).items():
@@ -199,7 +199,10 @@ class APELSyncCounts(APELSummaryFormat, plugin.SyncCounts):
         self.options = options
 
     def counts(self, given: Iterable[tuple[CountingKey, int]]) -> list[tuple[str, SentSum]]:
-        """An older ledger knows the site's name as it is compared; today's is spelled as it is configured."""
+        """
+        Return the counts. An older ledger has the site's name in the form for comparison; today's has the configured
+        spelling.
+        """
         site = self.options.site
         found = [
             (SyncKey(site if folded(place.site) == folded(site) else place.site, *place[1:]), jobs)
@@ -212,10 +215,9 @@ class APELSyncCounts(APELSummaryFormat, plugin.SyncCounts):
         return summaries.sync_record(Sync(place, place, 0))
 
 
-# How APEL is dealt with, over AMS or by a site's own sender.
-#
-# APEL replaces records by their keys, deletes nothing, reports no message that it rejects, and adds up all that it has:
-# job records under another key, and sums together with records of the same month, count twice.
+# The behaviour of APEL, over AMS or by a site's own sender. APEL replaces records by their keys, deletes nothing,
+# reports no rejected message, and sums everything: job records under another key, and sums together with records of the
+# same month, count twice.
 
 
 class APELMessages(plugin.TargetPlugin):
@@ -223,7 +225,7 @@ class APELMessages(plugin.TargetPlugin):
 
     target: APELContent
     record_formats = JOB_KINDS
-    # Text that stays below 1,000,000 bytes of base64 once it is signed.
+    # Text that stays below 1,000,000 bytes of base64 after signing.
     max_bytes = 735_000
     crlf = True
     duplicate_policy = plugin.DuplicatePolicy.REPLACES
@@ -322,7 +324,7 @@ class APELPlugin(APELMessages):
             transport.ConnectivityCheck(
                 "server", f"https://{target.address.netloc}/v1/status", classify_ams_status, "AMS is up"
             ),
-            # The token is asked for at the start of each run, too; asking changes nothing.
+            # Each run also requests a token at its start; the request changes nothing.
             transport.ConnectivityCheck("token", target.authn_url, classify_authn, known),
         )
 

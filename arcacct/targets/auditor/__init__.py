@@ -1,1 +1,1 @@
-"""AUDITOR: records posted to its REST API, as its APEL plugin wants them."""
+"""AUDITOR: records posted to its REST API, in the form that its APEL plugin needs."""

@@ -1,9 +1,9 @@
 """
-What AUDITOR would refuse, and what would harm those who read it: found before it is sent.
+Finds records that AUDITOR would refuse, or that would harm its readers, before they are sent.
 
-AUDITOR refuses a whole request for one bad name, and its APEL plugin ends its run at one record without the component
-or the score in its configuration. Sources: the server's types (names of at most 256 graphemes, not blank; amounts of
-int64) and the fields of the plugin.
+AUDITOR refuses a whole request for one bad name, and its APEL plugin stops at one record without the component or the
+score in its configuration. Sources: the server's types (names of at most 256 graphemes, not blank; amounts of int64)
+and the fields of the plugin.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from arcacct.targets.verdicts import benchmark_problem, job_refusal, refused, re
 
 
 def accept(aar: AAR, options: RecordOptions, now: int) -> Acceptance:
-    """Measure a job by AUDITOR's rules; `now` in UTC seconds, for ends in the future."""
+    """Check a job by AUDITOR's rules; `now` in UTC seconds, for ends in the future."""
     refusal = job_refusal(aar, INT4, EXACT) or _refusal(aar, options)
     if verdict := refused(aar, refusal, now):
         return verdict

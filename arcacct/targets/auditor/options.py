@@ -1,4 +1,4 @@
-"""Targets of AUDITOR, a block [arcacct/auditor:NAME], and what AUDITOR's server takes (0.11.0)."""
+"""Targets of AUDITOR, a block [arcacct/auditor:NAME], and the limits of AUDITOR's server (0.11.0)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from arcacct.config import options, values
 from arcacct.config.options import Spec, Target, TargetKind, TransportOptions, choice, flag, messages, plain
 from arcacct.targets.common import INT8
 
-# What AUDITOR's server takes (0.11.0): the types of its records, and what its framework takes of a body.
+# The limits of AUDITOR's server (0.11.0): the types of its records, and the limits of its framework for a body.
 
 
 LONGEST_NAME = 256
@@ -28,8 +28,8 @@ COMPONENTS = {name: name for name in ("Cores", "TotalCPU", "NNodes", "Memory")}
 FURTHER = dict.fromkeys(("GPUs", "GPUTime", "Energy"), NO_NAME)
 SCORES = {"HEPscore23": "hepscore23", "HEPSPEC": "HEPSPEC06", "Si2k": "si2k"}
 """
-What a record has, and what it is called by AUDITOR's Slurm collector and in the template of its APEL plugin. FURTHER
-components are sent only under a name that the site gives, and where their amount is known.
+The components of a record, and their names in AUDITOR's Slurm collector and in the template of its APEL plugin. FURTHER
+components are sent only under a name that the site gives, and if their amount is known.
 """
 
 _MAY_GO = ("subject", "user_id", "group_id", "collector_type", "NNodes", "Memory", *FURTHER)
@@ -40,13 +40,16 @@ class AuditorTarget(Target):
     """Records posted to AUDITOR."""
 
     transport_options: TransportOptions
-    url: str = field()  # without field() the property of `Target` would be its default
+    url: str = field()  # Without field() the property of `Target` would be its default.
     """``https://HOST:8443``, without a slash at its end."""
     site_id: str
     rename: tuple[tuple[str, str], ...]
-    """What a record has, and what that is called here; `NO_NAME`: it is left out."""
+    """The components of a record, and their names here; `NO_NAME`: it is left out."""
     score_type: str | None
-    """The benchmark that each record must have; ``any``: whatever it has; ``None``: that of jobs that have none."""
+    """
+    The benchmark that each record must have; ``any``: any type; ``None``: the type of the default for jobs that have
+    none.
+    """
 
     @property
     def receiver(self) -> tuple[object, ...]:
@@ -64,7 +67,7 @@ class AuditorTarget(Target):
         return "with another localid_prefix, and AUDITOR would have every job twice"
 
     def wrong(self) -> Iterator[tuple[str, str]]:
-        """Two values under one name: the later would take the place of the other, or be passed over."""
+        """Two values under one name: the later would replace the other, or be ignored."""
         for kind in (META, COMPONENTS | FURTHER, SCORES):
             names = [name for name in (kind | {k: v for k, v in self.rename if k in kind}).values() if name != NO_NAME]
             for name in sorted({name for name in names if names.count(name) > 1}):
@@ -90,14 +93,14 @@ def _in_clear(value: str) -> str | None:
 
 
 def named(value: str) -> str:
-    """What AUDITOR and its plugin take for a name. Raises ValueError."""
+    """Return a name that AUDITOR and its plugin accept. Raises ValueError."""
     if len(value) > LONGEST_NAME or not (value.isascii() and value.isprintable()):
         raise ValueError(f"{value[:60]!r} is not a name: write at most {LONGEST_NAME} ASCII characters")
     return value
 
 
 def renamed(value: str) -> tuple[str, str]:
-    """``WHAT NAME``, or ``WHAT -`` for what is left out. Raises ValueError."""
+    """``WHAT NAME``, or ``WHAT -`` to leave it out. Raises ValueError."""
     what, _, name = value.partition(" ")
     name = name.strip()
     known = (*META, *COMPONENTS, *FURTHER, *SCORES)

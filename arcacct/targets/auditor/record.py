@@ -1,9 +1,9 @@
 """
-Records of AUDITOR: what was used (components), by whom and where (meta), from when to when.
+Records of AUDITOR: the used resources (components), the user and the place (meta), the start and the end.
 
-AUDITOR reckons the run time itself, as the end less the start; so the start is the end less the wall time, unless a
-site wants the batch system's. Values that its APEL plugin would stop without are always there. Texts are ASCII on one
-line, spelt as in APEL's messages: the plugin writes them into its own messages without escapes.
+AUDITOR calculates the run time itself, as the end minus the start. So the start is the end minus the wall time, unless
+a site wants the batch system's. Values without which its APEL plugin would stop are always there. Texts are ASCII on
+one line, in the spelling of APEL's messages: the plugin writes them into its own messages without escapes.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _KIB_PER_MB = 1024
 
 
 class RecordOptions(NamedTuple):
-    """What a site may choose about its records."""
+    """The site's choices for its records."""
 
     site: str
     host: str | None = None
@@ -37,15 +37,15 @@ class RecordOptions(NamedTuple):
     localid_prefix: str = ""
     vomsless_vo: VOs = VOs()
     vo_groups: tuple[str, ...] = ()
-    """The first of a VO is the group of its jobs without VOMS attributes."""
+    """The first group of a VO is the group of its jobs without VOMS attributes."""
     local_group_prefix: str = ""
     start_time_source: str = "wall"
     """``wall`` or ``lrms``."""
     default_benchmark: Benchmark = FALLBACK
     score_type: str | None = None
-    """The one type of benchmark that records have; ``None``: any."""
+    """The only type of benchmark in records; ``None``: any."""
     names: tuple[tuple[str, str], ...] = ()
-    """What a record has, and what that is called, where it is not called as `options` says."""
+    """The components of a record, and their names, if they differ from `options`."""
 
 
 _SENT = (
@@ -66,9 +66,9 @@ def record_id(aar: AAR, options: RecordOptions) -> str:
 
 
 def written(aar: AAR, shared: Sequence[Any], options: RecordOptions) -> str:
-    """One line of JSON in the order of AUDITOR's own client, of its parts as `SHARED` makes them."""
+    """Return one line of JSON in the order of AUDITOR's own client, from its parts by `SHARED`."""
     (id_head, _headnode, meta), components = shared
-    # Whatever ran did so on one core of one node at least.
+    # Every job ran on at least one core of one node.
     amounts = {
         "Cores": max(aar.core_count, 1),
         "TotalCPU": aar.cpu_s,
@@ -83,7 +83,10 @@ def written(aar: AAR, shared: Sequence[Any], options: RecordOptions) -> str:
 
 
 def start(aar: AAR, options: RecordOptions) -> int:
-    """When the job started, UTC seconds: the batch system's word, where it is wanted and known, else by its length."""
+    """
+    Return when the job started, UTC seconds: the batch system's value, if it is wanted and known, else the end minus
+    the duration.
+    """
     by_wall_time = aar.end_time - aar.wall_s
     if options.start_time_source != "lrms":
         return by_wall_time
@@ -92,7 +95,7 @@ def start(aar: AAR, options: RecordOptions) -> int:
 
 
 def benchmark(aar: AAR, options: RecordOptions) -> Benchmark:
-    """What a core was worth: the job's own benchmark, or the site's for jobs without."""
+    """Return the benchmark of a core: the job's own, or the site's for jobs without one."""
     return parsed_benchmark(aar.benchmark) or options.default_benchmark
 
 
@@ -103,21 +106,21 @@ def headnode(aar: AAR, options: RecordOptions) -> str | None:
 
 @lru_cache(maxsize=16384)
 def name(text: str | None) -> str | None:
-    """A text as AUDITOR and its plugin take it; ``None`` for what would be blank."""
+    """Return a text in the form that AUDITOR and its plugin accept; ``None`` for a blank one."""
     return spelt(text, LONGEST_NAME) or None if text else None
 
 
 class Where(NamedTuple):
-    """Where a job was sent, and by whom."""
+    """The place where a job was sent, and the user who sent it."""
 
     id_head: str
-    """What the record's id has before the JobID."""
+    """The start of the record's id, before the JobID."""
     headnode: str
     meta: str
 
 
 def where(aar: AAR, options: RecordOptions) -> Where:
-    """The parts of a record that tell where the job was sent, and by whom."""
+    """Return the parts of a record about the place where the job was sent, and the user."""
     id_head = record_id(aar._replace(job_id=""), options)
     return Where(id_head, headnode(aar, options) or "", _meta(aar, options))
 
@@ -160,9 +163,9 @@ def _voms(aar: AAR, options: RecordOptions) -> list[str | None]:
 
 def components(aar: AAR, options: RecordOptions) -> str:
     """
-    The components, with ``%(WHAT)d`` in the place of each amount.
+    Return the components, with ``%(WHAT)d`` in place of each amount.
 
-    The score is what *one* core is worth, on Cores: the plugin multiplies run time and CPU time by it.
+    The score is the benchmark of *one* core, on Cores: the plugin multiplies run time and CPU time by it.
     """
     names = COMPONENTS | SCORES | dict(options.names)
     worth = benchmark(aar, options)
@@ -198,7 +201,7 @@ def _json(value: Any) -> str:
 
 SHARED: dict[Callable[[AAR, RecordOptions], Any], tuple[str, ...]] = {
     where: ("endpoint_url", "lrms", "local_user", "user_dn", "vo", "fqans", "auth_groups"),
-    # The status is not sent, but judged.
+    # The status is not sent, only judged.
     components: ("benchmark", "status"),
 }
-"""The parts of a record that come back with many jobs, and the values that each is made of."""
+"""The parts of a record that many jobs share, and the values of each."""

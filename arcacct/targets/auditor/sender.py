@@ -1,4 +1,4 @@
-"""Records posted to AUDITOR, many in one request, and what its answers mean."""
+"""Records posted to AUDITOR, many in one request, and the meaning of its answers."""
 
 from __future__ import annotations
 
@@ -17,16 +17,14 @@ from arcacct.publishing.transport import Request, Transport
 from arcacct.targets.auditor.record import DOCUMENT
 from arcacct.wording import sanitise_line
 
-# What AUDITOR said, and what that means for us.
-#
-# Its own client takes everything but RECORD_EXISTS for success. Here only an empty 200 is one, and RECORD_EXISTS is an
-# separate answer: the record is there, from any sender.
+# AUDITOR's answers, and their meaning. Its own client treats everything except RECORD_EXISTS as success. Here only an
+# empty 200 is a success, and RECORD_EXISTS is a separate answer: the record exists, from any sender.
 
 
 RECORD_EXISTS = "RECORD_EXISTS"
 """The body of the 500 for an existing record, or for several with one existing."""
 UNEXPECTED_ERROR = "UNEXPECTED_ERROR"
-"""The body of the 500 for whatever its database says."""
+"""The body of the 500 for any error of its database."""
 
 _ADVICE = {
     401: "check targeturl: the answer is not from AUDITOR",
@@ -38,9 +36,9 @@ _ADVICE = {
 
 def classify(status: int, headers: Mapping[str, str], body: bytes) -> Answer:
     """
-    Judge what AUDITOR answered to a request that brings records.
+    Judge AUDITOR's answer to a request with records.
 
-    `ACCEPTED` with status 500: a record is there already (of several, the others are not stored).
+    `ACCEPTED` with status 500: a record exists already (if there are several, the others are not stored).
     """
     said = error_text(body)
     if status == 200 and not body.strip():
@@ -48,7 +46,7 @@ def classify(status: int, headers: Mapping[str, str], body: bytes) -> Answer:
     if status == 500 and said == RECORD_EXISTS:
         return Answer(Outcome.ACCEPTED, 500, RECORD_EXISTS)
     if status == 500 and said == UNEXPECTED_ERROR:
-        # The database's: a value that it cannot hold, or a fault of its own, and nothing tells which.
+        # An error of the database: a value that it cannot hold, or another fault; the answer does not show which.
         return Answer(Outcome.RECORDS_REFUSED, 500, said, outcome_known=False)
     if status == 400 and b"<" not in body:
         return Answer(Outcome.RECORDS_REFUSED, 400, said)
@@ -57,25 +55,22 @@ def classify(status: int, headers: Mapping[str, str], body: bytes) -> Answer:
 
 def classify_probe(status: int, headers: Mapping[str, str], body: bytes) -> Answer:
     """
-    Judge what it answered to a question for its health: 200, or 403 where it lets certain certificates alone in.
+    Judge its answer to a health request: 200, or 403 if it admits only certain certificates.
 
-    (Its rule for such a request has another path than the request, so no client may send it then.)
+    (Its rule for such a request has another path than the request, so no client may then send it.)
     """
     if status in {200, 403}:
         return Answer(Outcome.ACCEPTED, status)
     return classify_status(status, headers, error_text(body), _ADVICE, to_message=False)
 
 
-# AUDITOR: many records in one request, all of them stored or none.
-#
-# What is there already makes the whole request fail, or, as the server may be configured (ignore_record_exists_error),
-# succeed without anything being stored. So an empty 200 to several records is believed only after one of them was sent
-# once more, alone, and called there: a server that says so would have said so before. In every other case each record
-# goes alone, where 200 and RECORD_EXISTS both mean that it is there. None of it needs the right to read.
-#
-# Where the server may hold another version of a record than the one sent it is read back, if we may. One that differs
-# only in its end is corrected; for another the ledger stores that the server keeps it (`ledger.KEPT`, `ledger.OTHER`).
-# An answer that is much larger or deeper than a record is another one, and is not compared.
+# AUDITOR: many records in one request, all of them stored or none. An existing record makes the whole request fail, or,
+# with ignore_record_exists_error, succeed without storing anything. So an empty 200 to several records counts only
+# after one of them was sent again alone and reported as existing: such a server would have reported it before. In every
+# other case each record is sent alone, and both 200 and RECORD_EXISTS mean that it exists. None of this needs the right
+# to read.  If the server may have another version of a sent record, that is read back, if we have the right. If it
+# differs only in its end, it is corrected; otherwise the ledger stores that the server keeps it (`ledger.KEPT`,
+# `ledger.OTHER`). An answer that is much larger or deeper than a record is not compared.
 
 
 _HEADERS = {"Content-Type": "application/json"}
@@ -84,7 +79,7 @@ _MOST_DEPTH = 8
 
 
 class AuditorSender(Sender):
-    """One target's way to its server."""
+    """The sender of one target to its server."""
 
     transport: Transport
 
@@ -93,7 +88,7 @@ class AuditorSender(Sender):
         self.transport = session
         self.destination = url
         self._hides_repeats = False
-        """Whether it was seen to answer 200 to a record that was there."""
+        """Whether it has answered 200 to an existing record."""
         self._may_read = True
 
     def send(self, message: Message) -> Answer:
@@ -152,13 +147,13 @@ class AuditorSender(Sender):
                 return answer
         there: Any = None
         try:
-            # The server spells and adds a few values its own way.
+            # The server changes the spelling of a few values, and adds some.
             there = parsed(found[-1], most_depth=_MOST_DEPTH, most_length=4 * len(text) + 4096) if found else None
         except BeyondBoundsError as error:
             unlike.append(f"{record_id}: the server has {error} for it, which is not our record")
             there = {}
         except ValueError:
-            # What is read back in half is as good as not read.
+            # A record that was read only in part counts as not read.
             pass
         if not isinstance(there, dict):
             rows[record_id] = KEPT

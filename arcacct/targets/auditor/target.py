@@ -1,4 +1,4 @@
-"""AUDITOR as a target: how it is dealt with, and its records as publishing takes them."""
+"""AUDITOR as a target: its behaviour, and its records for publishing."""
 
 from __future__ import annotations
 
@@ -22,14 +22,12 @@ if TYPE_CHECKING:
     from arcacct.publishing.transport import ConnectivityCheck, TimeoutPolicy
 
 
-# How AUDITOR is dealt with.
-#
-# AUDITOR keeps the first version of a record and says so. Only its end can be changed; for anything else its
-# administrator has to delete the record from the database.
+# The behaviour of AUDITOR. AUDITOR keeps the first version of a record and reports this. Only its end can be changed;
+# for anything else its administrator must delete the record from the database.
 
 
 class AuditorRecords(RecordOfParts[RecordOptions]):
-    """A record for each job; a correction is sent as it is, and the server says whether it can have it."""
+    """A record for each job; a correction is sent like any record, and the server decides whether it accepts it."""
 
     envelope = DOCUMENT
     can_replace = True
@@ -96,7 +94,7 @@ class AuditorPlugin(TargetPlugin):
         return AuditorRecords(self._options)
 
     def sender(self, timeouts: TimeoutPolicy | None = None) -> Sender:
-        # HTTP is slow to import.
+        # The import of HTTP is slow.
         from arcacct.publishing.transport import transport_to  # noqa: PLC0415
         from arcacct.targets.auditor.sender import AuditorSender  # noqa: PLC0415
 

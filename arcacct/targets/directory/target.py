@@ -1,4 +1,4 @@
-"""Message files for a site's own ssmsend: complete at the moment they appear, and on disk when we say so."""
+"""Message files for a site's own ssmsend: complete when they appear, and on disk when this is reported."""
 
 from __future__ import annotations
 
@@ -25,13 +25,11 @@ if TYPE_CHECKING:
     from arcacct.publishing.transport import TimeoutPolicy
 
 
-# Message files for a site's own ssmsend: unsigned, complete at the moment they appear, on the disk when we say so.
-#
-# Two layouts that SSM reads: ``dirq`` (a QueueSimple: ``8 hex/14 hex``) and ``directory`` (any file, no folders).
-#
-# Messages belong to the owner of the directory, who must remove them. A group that may write there may also read and
-# remove them. No other user can read them, with any umask. All access is by descriptors (`files.safe_open`): that user
-# may put links where we want to write.
+# Message files for a site's own ssmsend: unsigned, complete when they appear, and on disk when this is reported.  Two
+# layouts that SSM reads: ``dirq`` (a QueueSimple: ``8 hex/14 hex``) and ``directory`` (any file, no folders).  Messages
+# belong to the owner of the directory, who must remove them. A group that may write there may also read and remove
+# them. No other user can read them, with any umask. All access is by descriptors (`files.safe_open`): that user may put
+# links where we want to write.
 
 
 _GRANULARITY_S = 60
@@ -45,10 +43,11 @@ _PASSES = {
 
 def new_name(now_ns: int | None = None) -> str:
     """
-    A name for one message, ``8 hex/14 hex``: the minute, then second, microsecond and a random digit, as dirq's.
+    Return a name for one message, ``8 hex/14 hex``: the minute, then second, microsecond and a random digit, as in
+    dirq.
 
-    Names sort by time, and ssmsend makes the message's empaid of it. Keep it with the message: written again under
-    the same name it is still one message.
+    Names sort by time, and ssmsend makes the message's empaid from it. Keep it with the message: if the message is
+    written again under the same name, it is still one message.
     """
     now_us = (time.time_ns() if now_ns is None else now_ns) // 1000
     seconds, micro = divmod(now_us, 1_000_000)
@@ -59,7 +58,7 @@ class DirectorySender(Sender):
     """
     An outgoing directory in one of the two layouts.
 
-    It answers at once, or the file system hangs, which cannot be avoided.
+    It answers at once, unless the file system hangs.
     """
 
     def __init__(self, path: str, layout: str) -> None:
@@ -79,11 +78,11 @@ class DirectorySender(Sender):
 
     def write(self, text: str, name: str) -> Answer:
         """
-        Lay down a message under a name of `new_name`.
+        Write a message under a name of `new_name`.
 
-        The same message under the same name is accepted again and stays one file. A full disk is "try later", a
-        missing or forbidden directory "we are refused"; both leave nothing behind. The receiver's id is the file's
-        name below the directory. Raises InputError for text that SSM cannot carry.
+        The same message under the same name is accepted again and stays one file. A full disk means "try later", a
+        missing or forbidden directory "we are refused"; neither leaves a file. The receiver's id is the file's name
+        below the directory. Raises InputError for text that SSM cannot transport.
         """
         if not _NAME.fullmatch(name):
             raise ValueError(f"not a message's name: {name!r}")
@@ -104,7 +103,7 @@ class DirectorySender(Sender):
         try:
             return open_directory(self.path)
         except FileNotFoundError:
-            # Not made: it may be one that is not mounted.
+            # Not created: its file system may not be mounted.
             raise NotADirectoryError(errno.ENOTDIR, "no such directory") from None
 
     def _write(self, directory: Directory, data: bytes, name: str) -> Answer:
@@ -126,7 +125,7 @@ _Draft = tuple[str, int | None]
 
 
 def _hand_over_folder(folder: Directory, directory: Directory) -> None:
-    # One of ours that is empty was made by a run that was killed then.
+    # An empty one of ours is from a run that was killed then.
     if folder.made or (folder.status.st_uid == os.geteuid() and not os.listdir(folder.fd)):
         group = directory.status.st_mode & stat.S_IRWXG if _has_group(directory) else 0
         _hand_over(folder.fd, 0o700 | group | folder.status.st_mode & stat.S_ISGID, directory)
@@ -142,7 +141,8 @@ def _has_group(directory: Directory) -> bool:
 def _hand_over(fd: int, mode: int, directory: Directory) -> None:
     """Give what was just made to whom the directory belongs, and to its group if that may take messages out."""
     uid, gid = directory.status.st_uid, directory.status.st_gid
-    # Only root gives files away; who is no member of the group cannot give it anything, and no other group gets it.
+    # Only root can give files away. Another user who is not in the group cannot give it the file, and no other group
+    # gets it.
     with contextlib.suppress(PermissionError):
         os.fchown(fd, uid if os.geteuid() == 0 else -1, gid if _has_group(directory) else -1)
     os.fchmod(fd, mode if os.fstat(fd).st_gid == gid else mode & ~stat.S_IRWXG)
@@ -150,8 +150,8 @@ def _hand_over(fd: int, mode: int, directory: Directory) -> None:
 
 @contextlib.contextmanager
 def _draft(folder: Directory, name: str, data: bytes, directory: Directory) -> Iterator[_Draft]:
-    """A file under a name that SSM passes over; it is gone afterwards, whatever happens."""
-    # What a killed run left under this name is ours; all else is not.
+    """A file under a name that SSM ignores; it is removed afterwards, after errors too."""
+    # A file under this name from a killed run is ours; any other is not.
     with contextlib.suppress(FileNotFoundError):
         there = folder.lstat(name)
         if not stat.S_ISREG(there.st_mode) or there.st_uid not in (0, os.geteuid(), directory.status.st_uid):
@@ -199,8 +199,8 @@ def _fill(descriptor: int, data: bytes, directory: Directory) -> None:
 def _appear(folder: Directory, draft: _Draft, name: str, data: bytes) -> None:
     """Give the draft its name, unless a file has it already: the same message is fine, another one is not."""
     try:
-        # Only /proc/self/fd/N is followed (linkat, which Python calls with a directory): what else has become a link
-        # leads to a file of somebody else.
+        # Only /proc/self/fd/N is followed (linkat, which Python calls with a directory): any other link may lead to a
+        # foreign file.
         path, beside = draft
         os.link(path, name, src_dir_fd=beside, dst_dir_fd=folder.fd, follow_symlinks=beside is None)
     except FileExistsError:
@@ -209,7 +209,7 @@ def _appear(folder: Directory, draft: _Draft, name: str, data: bytes) -> None:
     os.fsync(folder.fd)
 
 
-# How a directory of messages is dealt with: what a site's own sender takes out of it goes to APEL.
+# The behaviour of a directory of messages: a site's own sender takes the messages and sends them to APEL.
 
 
 class DirectoryPlugin(APELMessages):

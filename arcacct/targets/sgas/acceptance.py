@@ -1,4 +1,4 @@
-"""What SGAS would refuse of a job, found before it is sent: it rolls back whatever came with it."""
+"""Finds what SGAS would refuse in a job before it is sent: SGAS rolls back everything in the same document."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _ENVIRONMENT, _URL, _MACHINE, _GROUP, _USER = map(
     _MOST.__getitem__, ("runtime_environment", "transfer_url", "machine_name", "vo_group", "local_user")
 )
 _LARGEST_FILE, _LARGEST_NODE_COUNT = _MOST["transfer_size"], _MOST["node_count"]
-# The rest of what is cut is no text of its own but a part of one, or one of many.
+# The rest of a cut text is a part of one, or one of many.
 _CUT = tuple(
     (rule.value, int(rule.most))
     for rule in RULES.values()
@@ -26,7 +26,7 @@ _CUT = tuple(
 
 
 def transfers_sound(transfers: Sequence[Transfer]) -> bool:
-    """Whether SGAS would take all transfers of a job as they are."""
+    """Whether SGAS would accept all transfers of a job unchanged."""
     for url, size_bytes, start_time, end_time, _kind in transfers:
         if not (
             0 < len(url) <= _URL
@@ -39,8 +39,8 @@ def transfers_sound(transfers: Sequence[Transfer]) -> bool:
 
 
 def accept_for_sgas(aar: AAR, options: UROptions, now: int) -> Acceptance:
-    """Measure a job by SGAS's rules, one after the other; `now` in seconds, for ends in the future."""
-    # What its column of eight bytes holds beyond EXACT is no measurement.
+    """Check a job by SGAS's rules, one after the other; `now` in seconds, for ends in the future."""
+    # A value in its column of eight bytes beyond EXACT is not a measurement.
     refusal = job_refusal(aar, _MOST["wall_duration"], min(_MOST["cpu_duration"], EXACT)) or _refusal(aar, options)
     if verdict := refused(aar, refusal, now):
         return verdict
@@ -48,7 +48,7 @@ def accept_for_sgas(aar: AAR, options: UROptions, now: int) -> Acceptance:
     aar = repair_texts(repair_values(aar, notes), notes)
     aar = _cut_texts(aar, notes)
     if aar.local_job_id and local_job_id(aar.local_job_id, options) is None:
-        # Sent, it would make SGAS give the record another id.
+        # If it were sent, SGAS would give the record another id.
         notes.append(f"LocalJobId: longer than {_MOST['local_job_id']} characters or starts with a slash: left out")
     if aar.node_count > _LARGEST_NODE_COUNT:
         notes.append(f"node count {aar.node_count}: SGAS holds {_LARGEST_NODE_COUNT}")
@@ -61,7 +61,7 @@ def accept_for_sgas(aar: AAR, options: UROptions, now: int) -> Acceptance:
     if environments != aar.run_time_environments:
         notes.append(f"run-time environments: empty ones left out, others cut to {_ENVIRONMENT} characters")
     transfers = tuple(
-        # A URL that fits goes as it is: what may be sent of it is for `usage_record`.
+        # A URL that fits is sent unchanged: `usage_record` decides which part may be sent.
         transfer if len(transfer.url) <= _URL else transfer._replace(url=without_credentials(transfer.url)[:_URL])
         for transfer in aar.transfers
         if carried(transfer.url) and transfers_sound((transfer._replace(url="possible"),))

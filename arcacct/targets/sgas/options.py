@@ -15,8 +15,8 @@ class SGASTarget(Target):
     """Usage records posted to SGAS."""
 
     transport_options: TransportOptions
-    url: str = field()  # without field() the property of `Target` would be its default
-    """Where records are posted: ``https://HOST[:PORT]/PATH/ur``."""
+    url: str = field()  # Without field() the property of `Target` would be its default.
+    """The URL for records: ``https://HOST[:PORT]/PATH/ur``."""
     memory_type: str
     sgas_vo_style: str
     sgas_host_style: str
@@ -24,7 +24,7 @@ class SGASTarget(Target):
     local_jobs: tuple[values.LocalJobs, ...]
 
     def contradictions(self) -> Iterator[tuple[str, str]]:
-        """What would be passed over in silence."""
+        """Options that would be ignored silently."""
         for line in self.local_jobs:
             if line.infrastructure:
                 text = f"usage records have no infrastructure; remove infrastructure={line.infrastructure}"

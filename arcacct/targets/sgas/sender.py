@@ -1,4 +1,4 @@
-"""Usage records posted to SGAS, one document in one transaction, and what its answers mean."""
+"""Usage records posted to SGAS, one document in one transaction, and the meaning of its answers."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from arcacct.publishing.plugin import Sender
 from arcacct.publishing.transport import Request, Transport
 from arcacct.wording import sanitise_line
 
-# What SGAS answers (the LUTS server behind nginx): its own rows of `publishing.plugin`.
+# The answers of SGAS (the LUTS server behind nginx): its own rows of `publishing.plugin`.
 
 
 _LONGEST_ROW = 19
@@ -23,7 +23,7 @@ _LEAST_JSON = 64 * 1024
 
 def classify_sgas(status: int, headers: Mapping[str, str], body: bytes, sent_ids: Mapping[str, str | None]) -> Answer:
     """
-    Judge what SGAS answered to a document with the records `sent_ids`, GlobalJobIds by recordId.
+    Judge SGAS's answer to a document with the records `sent_ids`, GlobalJobIds by recordId.
 
     An answer keyed by GlobalJobId counts as the record's: SGAS renames records whose LocalJobId is longer than 120
     characters or starts with a slash.
@@ -34,16 +34,15 @@ def classify_sgas(status: int, headers: Mapping[str, str], body: bytes, sent_ids
     if status == 500 and not _SGAS_TRANSIENT.search(said):
         return Answer(Outcome.RECORDS_REFUSED, 500, said)
     answer = classify_status(status, headers, said, _ADVICE_SGAS)
-    # 406: only this machine is not ours to report.
+    # 406: this machine is one that we may not report.
     about_credentials = status == 400 and "certificate" in said.lower()
     return answer._replace(about_credentials=about_credentials, about_group=status == 406)
 
 
 def classify_probe(status: int, headers: Mapping[str, str], body: bytes) -> Answer:
     """
-    Judge what it answered to a GET where records are posted: 405 says that this is the place, and that we got there.
-
-    nginx before it wants our certificate, and answers 400 to one that it cannot verify.
+    Judge its answer to a GET at the URL of records: 405 shows that the URL is right, and that we reached it. nginx
+    before it asks for our certificate, and answers 400 to one that it cannot verify.
     """
     if status == 405:
         return Answer(Outcome.ACCEPTED, 405)
@@ -80,7 +79,7 @@ def _sgas_inserted(body: bytes, names: Mapping[str, str | None]) -> Answer:
         return Answer(Outcome.TRY_LATER, 200, said, outcome_known=False)
     if not isinstance(parsed, dict):
         return classify_status(200, {}, error_text(body) or "an empty answer", _ADVICE_SGAS)
-    # Unchanged, or by the GlobalJobId that SGAS put in their place.
+    # Unchanged, or by the GlobalJobId with which SGAS replaced them.
     found = {
         one: parsed[one if one in parsed else job_id]
         for one, job_id in names.items()
@@ -95,7 +94,7 @@ def _sgas_inserted(body: bytes, names: Mapping[str, str | None]) -> Answer:
     missing = sorted(names.keys() - stored)
     if not missing:
         return Answer(Outcome.ACCEPTED, 200, record_ids=stored, receiver_rows=rows)
-    # One transaction for all: an id without a row of its own is a record that SGAS did not see as a record.
+    # One transaction for all: for an id without a row, SGAS did not recognise a record.
     said = f"{len(missing)} of {len(names)} records without a row of their own in the answer: {', '.join(missing)}"
     return Answer(Outcome.RECORDS_REFUSED, 200, sanitise_line(said, TEXT_LIMIT), outcome_known=False, record_ids=stored)
 
@@ -110,7 +109,7 @@ _RECORD_ID = re.compile('urf:recordId="([^"]*)"')
 
 
 class SGASSender(Sender):
-    """One target's way to its server."""
+    """The sender of one target to its server."""
 
     transport: Transport
 
@@ -124,7 +123,7 @@ class SGASSender(Sender):
         if not all(map(str.isprintable, sent_ids)):
             import html  # noqa: PLC0415  it knows all of HTML's characters by name, and such names are rare
 
-            # Of a name with characters that XML cannot carry the document has what is left.
+            # A name with characters that XML does not allow is in the document without them.
             ids = [html.unescape(found) for found in _RECORD_ID.findall(self.unpack(message.data))]
             sent_ids = dict(zip(ids, (one.job_id for one in message.records), strict=True))
         return self.insert(message.data, sent_ids)
@@ -133,7 +132,7 @@ class SGASSender(Sender):
         """
         Post a document (UTF-8) that holds the records `sent_ids`, and compare SGAS's answer with them.
 
-        SGAS's ``null`` (inserted, result lost) is asked again like all that is to be tried later.
+        After SGAS's ``null`` (inserted, result lost) the request is repeated, like all that is tried later.
         """
         request = Request("POST", self.destination, _HEADERS, document)
         return self.transport.request(request, partial(classify_sgas, sent_ids=sent_ids))

@@ -1,4 +1,4 @@
-"""SGAS as a target: how its server is dealt with, and its usage records as publishing takes them."""
+"""SGAS as a target: the behaviour of its server, and its usage records for publishing."""
 
 from __future__ import annotations
 
@@ -20,10 +20,9 @@ if TYPE_CHECKING:
     from arcacct.publishing.transport import ConnectivityCheck, TimeoutPolicy
 
 
-# How SGAS is dealt with.
-#
-# SGAS ignores a record that it has, so a message may be sent again at any time, and never corrects one: unless it comes
-# under another GlobalJobId (`sgas_corrections=replace`), its administrator has to delete the old one.
+# The behaviour of SGAS. SGAS ignores a record that it has, so a message may be sent again at any time. It never
+# corrects a record: unless the new one has another GlobalJobId (`sgas_corrections=replace`), its administrator must
+# delete the old one.
 
 
 _SUFFIX_DIGITS = 12
@@ -67,7 +66,7 @@ class UsageRecords(RecordOfParts[UROptions]):
         return "", self.authorisation_group(aar) or ""
 
     def replaces(self, aar: AAR) -> bool:
-        """Only a record without children is put in the place of the one that is there."""
+        """Whether the record has no children: only such a record can replace the existing one."""
         return self.can_replace and not aar.run_time_environments and not aar.transfers
 
     def replacement(self, aar: AAR, now: int, digest: bytes) -> str:
@@ -126,14 +125,14 @@ class SGASPlugin(TargetPlugin):
     def corrections(self, con: Connection) -> str:
         from arcacct.publishing.held import outdated  # noqa: PLC0415  asked for once a year
 
-        # Children go first, since the server's foreign keys do not cascade; the days concerned are put into the queue
-        # of its own aggregation before, since a deleted row tells no day.
+        # Children are deleted first, since the server's foreign keys do not cascade. Before that, the days concerned
+        # are put into the queue of its own aggregation, since a deleted row no longer has its day.
         url, keys = self.target.url, outdated(con, self.target)
         ids = ",\n  ".join(map(quoted, keys))
         rows = "SELECT id FROM usagedata WHERE record_id IN (SELECT record_id FROM outdated)"
         return f"""\
 -- For the administrator of {url}: {len(keys)} usage records that were corrected after they were published.
--- Their runtime environments and transfers go with them; the daily sums are made anew by the server's own task.
+-- Their runtime environments and transfers are deleted, too. The server's own task recalculates the daily sums.
 BEGIN;
 CREATE TEMPORARY TABLE outdated (record_id varchar(1000)) ON COMMIT DROP;
 INSERT INTO outdated SELECT unnest(ARRAY[

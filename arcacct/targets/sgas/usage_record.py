@@ -1,4 +1,4 @@
-"""OGF usage records (GFD.98) for SGAS, and what SGAS's server takes of each value."""
+"""OGF usage records (GFD.98) for SGAS, and the rules of SGAS's server for each value."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from arcacct.secrecy import without_credentials
 from arcacct.targets import common
 from arcacct.targets.common import INT2, INT4, INT8, Breach, Care, Form, Rule, carried, element, escape, hosts, iso_time
 
-# What SGAS's server takes: the columns of its database (PostgreSQL), and what its parser does before them.
+# The rules of SGAS's server: the columns of its database (PostgreSQL), and its parser before them.
 
 
 NAMESPACES = {
@@ -28,7 +28,7 @@ NAMESPACES = {
     "sgas": "http://www.sgas.se/namespaces/2009/07/ur",
     "deisa": "http://rmis.deisa.org/acct",
 }
-"""Of elements and attributes that the server reads; it passes over all others."""
+"""Namespaces of elements and attributes that the server reads; it ignores all others."""
 
 
 def _text(most: int, element: str = "", care: Care = Care.OURS, value: str = "", *, needed: bool = False) -> Rule:
@@ -47,7 +47,7 @@ RULES = {
     "record_id": _text(1000, "urf:RecordIdentity/@urf:recordId", Care.REFUSE, "job_id", needed=True),
     "create_time": _time("urf:RecordIdentity/@urf:createTime", needed=True, breach=Breach.REFUSED),
     "global_job_id": _text(1000, "urf:JobIdentity/urf:GlobalJobId", Care.REFUSE, "job_id"),
-    # Also one that begins with a slash. The column would hold 500.
+    # Also a path that starts with a slash. The column would hold 500.
     "local_job_id": _text(120, "urf:JobIdentity/urf:LocalJobId", Care.OTHERWISE, "local_job_id")._replace(
         breach=Breach.RENAMED, source="parser"
     ),
@@ -64,7 +64,7 @@ RULES = {
     "project_name": _text(200, "urf:ProjectName", Care.CUT, "project"),
     "submit_host": _text(200, "urf:SubmitHost", Care.OTHERWISE, "client_host"),
     "machine_name": _text(200, "urf:MachineName", Care.REFUSE, "endpoint_url", needed=True),
-    # The last of several is kept; whole names are joined, as many as fit.
+    # The last of several is kept; as many whole names are joined as fit.
     "host": Rule(Form.TEXT, 2700, breach=Breach.CUT, source="procedure", element="urf:Host"),
     "charge": _number(INT4, "urf:Charge"),
     "wall_duration": _number(INT4, "urf:WallDuration", Care.REFUSE, "wall_s", Form.DURATION),
@@ -82,13 +82,12 @@ RULES = {
     "transfer_url": _text(2500, "tr:FileTransfers/tr:FileDownload/tr:URL", Care.CUT, "transfers", needed=True),
     "transfer_size": _number(INT8, "tr:FileTransfers/tr:FileDownload/tr:Size", Care.OTHERWISE, "transfers"),
 }
-"""By what the database calls the column; of a repeated element the last counts, but durations of CPU are added up."""
+"""By the column of the database; the last of a repeated element counts, but durations of CPU are summed."""
 
 
-# OGF usage records (GFD.98) for SGAS, with the extensions that SGAS reads.
-#
-# Order of elements: the schema with extensions at the end of UserIdentity and of the record. Strings are joined from
-# f-strings and not built as trees: six times the records per second, and every text goes through one escape.
+# OGF usage records (GFD.98) for SGAS, with the extensions that SGAS reads.  Order of elements: the schema with
+# extensions at the end of UserIdentity and of the record. Texts are joined from f-strings, not built as trees: this
+# gives six times the records per second, and every text goes through one escape.
 
 
 _NAMED = NAMESPACES | {"logger": "http://www.sgas.se/namespaces/2010/08/logger"}
@@ -102,7 +101,7 @@ _NETWORK = ' urf:storageUnit="B" urf:metric="total"'
 _PHYSICAL = ' urf:storageUnit="KB" urf:metric="max" urf:type="physical"'
 _VIRTUAL = {kind: f' urf:storageUnit="KB" urf:metric="max" urf:type="{kind}"' for kind in ("shared", "virtual")}
 _LOGGER = f'<logger:LoggerName logger:version="{__version__}">arcacct</logger:LoggerName>'
-# One more SGAS would cut, and mark as cut.
+# SGAS would cut one more, and mark it as cut.
 _LONGEST_JOINED_HOSTS = int(RULES["host"].most) - 1
 _LONGEST_SUBMIT_HOST = RULES["submit_host"].most
 _LONGEST_LOCAL_ID = RULES["local_job_id"].most
@@ -110,7 +109,7 @@ _LARGEST_SPLIT_CPU_S = min(RULES["user_time"].most, RULES["kernel_time"].most)
 
 
 class UROptions(NamedTuple):
-    """What a site may choose about its usage records; the defaults continue what jura-ng sent."""
+    """The site's choices for its usage records; the defaults continue those of jura-ng."""
 
     host: str | None = None
     """``lrms_host``, else the host's own name: MachineName and recordId of jobs without an endpoint."""
@@ -125,9 +124,9 @@ class UROptions(NamedTuple):
     host_style: str = "multi"
     """``multi``: a Host each, the primary last because SGAS keeps the last; ``joined``: all in one, invalid."""
     memory_type: str = "shared"
-    """``shared`` or ``virtual`` (jura-ng's word, which SGAS does not keep)."""
+    """``shared`` or ``virtual`` (jura-ng's value, which SGAS does not store)."""
     local_jobs: tuple[LocalJobs, ...] = ()
-    """What is said of jobs that came without ARC; none: ``own``."""
+    """The description of jobs that came without ARC; default: ``own``."""
 
 
 _STORED = (
@@ -140,11 +139,11 @@ _DIGEST, _DIGEST_WITH_START = digest_of(_STORED), digest_of((*_STORED, "lrms_sta
 
 def digest(aar: AAR, options: UROptions) -> bytes:
     """
-    The digest of what SGAS stores of a record.
+    Return the digest of the values that SGAS stores.
 
-    It passes over benchmark, kind of node, disk, network and most times, so a change of these alone is no correction.
+    It ignores benchmark, kind of node, disk, network and most times, so a change of only these is no correction.
     """
-    # The start of a job without an endpoint may be that of the batch system whatever the option says (`where`).
+    # The start of a job without an endpoint may be that of the batch system, with any value of the option (`where`).
     has_start = options.start_time_source == "lrms" or not aar.endpoint_url
     return _DIGEST_WITH_START(aar) if has_start else _DIGEST(aar)
 
@@ -154,10 +153,10 @@ class Where(NamedTuple):
 
     machine: str
     id_head: str
-    """What the record's id has before the JobID."""
+    """The start of the record's id, before the JobID."""
     start_time_source: str
     texts: tuple[str, ...]
-    """That in XML, status, service levels, MachineName, queue and project, environments with the logger's name."""
+    """The same in XML: status, service levels, MachineName, queue and project, environments with the logger's name."""
 
 
 def where(aar: AAR, options: UROptions) -> Where:
@@ -192,10 +191,10 @@ def written(
     global_job_id: str | None = None,
 ) -> str:
     """
-    One JobUsageRecord for the inside of a document, of its parts as `SHARED` makes them and what is the job's own.
+    Return one JobUsageRecord for the inside of a document, from its parts by `SHARED` and the job's own values.
 
-    Texts of any kind leave it well-formed. ``created``: the time, as text. Under another ``global_job_id`` SGAS takes
-    it for another job with the same record id, and replaces its row.
+    It is well-formed with any texts. ``created``: the time, as text. Under another ``global_job_id`` SGAS treats it as
+    another job with the same record id, and replaces its row.
     """
     (
         job_id, job_name, exit_code, submit_time, end_time, nodes, cores, memory_kib, virtual_kib, wall_s, user_s,
@@ -242,14 +241,14 @@ def written(
         f"{f'<Processors>{cores}</Processors>' if cores > 0 else ''}"
         f"<EndTime>{iso_time(end_time)}</EndTime><StartTime>{started}</StartTime>"
         f"{machine}{client}{queue}{hosts}"
-        # What GFD.98 has no element for, in the namespaces that SGAS reads.
+        # Values without an element in GFD.98, in the namespaces that SGAS reads.
         f"<deisa:SubmitTime>{submitted}</deisa:SubmitTime>"
         f"{split_cpu}<sgas:ExitCode>{exit_code}</sgas:ExitCode>{environments}{files}</JobUsageRecord>\n"
     )
 
 
 def local_job_id(local_id: str | None, options: UROptions) -> str | None:
-    """The LocalJobId as it is sent, or None where SGAS would drop it and rename the record."""
+    """Return the LocalJobId as it is sent, or None if SGAS would drop it and rename the record."""
     if not local_id:
         return None
     text = options.localid_prefix + local_id
@@ -274,7 +273,7 @@ def _virtual_organisation(aar: AAR, options: UROptions) -> str:
         return ""
     issuer = None
     if not aar.fqans:
-        # Who the site says vouches for it. Of a VO that was chosen when the job was recorded only the name was kept.
+        # The issuer that the site names. For a VO that was chosen when the job was recorded, only the name was kept.
         rule = vos.rule(aar.vo, aar.auth_groups) or next((one for one in vos.rules if one.name == aar.vo), None)
         issuer = rule.issuer if rule else None
     parsed = [fqan for fqan in map(parsed_fqan, aar.fqans) if fqan is not None]
@@ -297,7 +296,7 @@ def _attribute(fqan: FQAN, style: str) -> str:
 
 
 def _service_levels(benchmark: str | None, kind: str | None) -> str:
-    """What a core of the node was worth, and what kind of node it was."""
+    """Return the benchmark of a core of the node, and the kind of node."""
     parsed = parsed_benchmark(benchmark)
     instance = f'<ServiceLevel urf:type="wninstance">{escape(kind)}</ServiceLevel>' if kind else ""
     level = "" if parsed is None else f'<ServiceLevel urf:type="{parsed.type}">{parsed.value}</ServiceLevel>'
@@ -307,18 +306,18 @@ def _service_levels(benchmark: str | None, kind: str | None) -> str:
 @lru_cache(maxsize=4096)
 def submit_host(host: str) -> str:
     """
-    The host or address that a client connected from, or nothing for what is neither.
+    Return the host or address that a client connected from; nothing for another text.
 
-    SGAS stores addresses as they are; the schema's pattern takes names only, and of IPv4 the addresses that look so.
+    SGAS stores addresses unchanged; the schema's pattern accepts only names, and IPv4 addresses that look like names.
     """
     return element("SubmitHost", host if model.is_domain_name(host) or is_address(host) else None)
 
 
 def host_elements(aar: AAR, options: UROptions) -> str:
-    """A Host for each node, or one for all."""
+    """Return a Host for each node, or one for all."""
     names = aar.node_names
     if options.host_style == "joined":
-        # As many whole names as SGAS's column holds.
+        # As many whole names as fit into SGAS's column.
         joined = ",".join(dict.fromkeys(name for name in names if name))
         if len(joined) > _LONGEST_JOINED_HOSTS:
             joined = joined[:_LONGEST_JOINED_HOSTS].rpartition(",")[0]
@@ -335,7 +334,7 @@ SHARED: dict[Callable[[AAR, UROptions], Any], tuple[str, ...]] = {
     user_identity: ("local_user", "user_dn", "vo", "fqans", "auth_groups"),
     host_elements: ("node_names",),
 }  # fmt: skip
-"""The parts of a record that come back with many jobs, and the values that each is made of."""
+"""The parts of a record that many jobs share, and the values of each."""
 
 
 def _moved(transfers: Sequence[Transfer]) -> tuple[str, str]:
@@ -351,7 +350,7 @@ def _moved(transfers: Sequence[Transfer]) -> tuple[str, str]:
     urls = "".join([one[0] for one in transfers])
     is_plain = escape(urls) == urls and "@" not in urls and "?" not in urls
     for url, size_bytes, started, finished, kind in transfers:
-        # Most files of a job are moved together: all but name and size is made once.
+        # Most files of a job are moved together: everything except name and size is made once.
         if alike != (alike := (started, finished, kind)):
             behind = f"</tr:Size><tr:StartTime>{iso_time(started)}</tr:StartTime><tr:EndTime>{iso_time(finished)}"
             if kind == "output":

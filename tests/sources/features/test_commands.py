@@ -179,7 +179,7 @@ def test_saved_features_go_into_records(tmp_path):
 
     assert done.returncode == 65
     assert "the features are of job 999" in done.stderr
-    assert done.stdout.endswith(" jobs looked at, 2 with features, 1 record changed\n")
+    assert done.stdout.endswith(" jobs checked, 2 with features, 1 record changed\n")
     con = sqlite3.connect(tmp_path / "control" / "accounting" / "arcacct" / "accounting.db")
     found = con.execute(
         "SELECT local_job_id, benchmark_value FROM v1_jobs WHERE benchmark_source = 'features'"
@@ -187,7 +187,7 @@ def test_saved_features_go_into_records(tmp_path):
     kept = con.execute("SELECT name, value FROM v1_job_attributes WHERE name GLOB 'mjf_*'").fetchall()
     con.close()
     assert (found, kept) == ([("1", 12.5)], [("mjf_hepscore23_job", "51")])
-    assert arcacct(*command).stdout.startswith("1 job looked at, ")
+    assert arcacct(*command).stdout.startswith("1 job checked, ")
 
 
 def test_features_of_a_record(tmp_path):
@@ -226,16 +226,16 @@ def test_features_that_cannot_be_used_are_tried_again(tmp_path):
     (folder / job_ids[0]).unlink()
     (folder / job_ids[0]).write_text("allocated_cpu=4\nhs06_job=50\n")
     again = arcacct(*command, "--retry")
-    assert (again.returncode, again.stdout) == (65, "2 jobs looked at, 1 with features, 1 record changed\n")
+    assert (again.returncode, again.stdout) == (65, "2 jobs checked, 1 with features, 1 record changed\n")
     with closing(sqlite3.connect(database)) as con, con:
         con.execute("DROP TRIGGER refuse")
     folder.rename(tmp_path / "away")
     gone = arcacct(*command, "--retry")
-    assert (gone.returncode, gone.stdout) == (65, "1 job looked at, 0 with features, 0 records changed\n")
+    assert (gone.returncode, gone.stdout) == (65, "1 job checked, 0 with features, 0 records changed\n")
     assert gone.stderr.endswith(": nothing is saved there now: still rejected\n")
     command[-1] = str(tmp_path / "away" / "{jobid}")
     again = arcacct(*command, "--retry")
-    assert (again.returncode, again.stdout) == (0, "1 job looked at, 1 with features, 1 record changed\n")
+    assert (again.returncode, again.stdout) == (0, "1 job checked, 1 with features, 1 record changed\n")
     assert arcacct("--config", conf, "import", "rejected").stderr == "no record is rejected\n"
 
 
@@ -268,7 +268,7 @@ def test_a_retry_of_jobs_with_nothing_rejected(tmp_path):
 
     done = arcacct(*command, good, "--retry")
 
-    nothing = "0 jobs looked at, 0 with features, 0 records changed\n"
+    nothing = "0 jobs checked, 0 with features, 0 records changed\n"
     none_of_it = f"{good}: no features of this job are rejected, nothing to retry\n"
     assert (done.returncode, done.stdout, done.stderr) == (0, nothing, none_of_it)
     done = arcacct(*command, "--retry")
@@ -279,7 +279,7 @@ def test_a_retry_of_jobs_with_nothing_rejected(tmp_path):
     (folder / bad).write_text("allocated_cpu=4\nhs06_job=50\n")
     done = arcacct(*command, good, bad, "--retry")
     told = (done.returncode, done.stdout, done.stderr)
-    assert told == (0, "1 job looked at, 1 with features, 1 record changed\n", none_of_it)
+    assert told == (0, "1 job checked, 1 with features, 1 record changed\n", none_of_it)
     with closing(sqlite3.connect(database)) as con:
         kept = con.execute("SELECT benchmark_value FROM v1_jobs WHERE benchmark_source = 'features'").fetchall()
     assert kept == [(12.5,), (12.5,)]
