@@ -102,7 +102,7 @@ def left_open(monkeypatch) -> Iterator[None]:
     """
     Close what a test leaves open as a process does that is about to end (`database.access.leave_open`).
 
-    This process goes on, and SQLite's memory is one for all of it: with a limit for hostile queries, which stays.
+    This process continues, and SQLite's memory is one for all of it: with a limit for hostile queries, which stays.
     """
     keep, left = ctypes.pythonapi.Py_IncRef, []
     monkeypatch.setattr(ctypes.pythonapi, "Py_IncRef", lambda kept: left.append(kept.value))

@@ -4,8 +4,8 @@ Break one line of the program at a time, and see which test notices.
 ``python tests/mutate.py`` breaks the modules where a wrong line costs a site its numbers; ``python tests/mutate.py
 arcacct/records/usage.py`` another. That is more than a night's work on a machine of two cores: ``--lines`` breaks each
 line in one way, ``--sample 400`` that many places, chosen by ``--seed``, and ``--slice 2/8`` the second of eight parts
-of these, so that what was interrupted goes on with the next part. What no test notices is printed as lines for
-`mutations_explained.txt`, beside this file: write a test that notices it, or say there in a few words why nobody can.
+of these, so that what was interrupted continues with the next part. What no test notices is printed as lines for
+`mutations_explained.txt`, next to this file: write a test that notices it, or say there in a few words why no one can.
 Ends with 1 if anything is left that is in neither.
 
 Each break is first shown to the tests of its module, in a copy of the checkout with an environment of its own: they

@@ -71,7 +71,7 @@ SPEAKERS = {
     "sources.sonar": {"importer", "jobs", "nodes", "spans", "usage"},
     "targets.apel": {"jura"},
 }
-"""The modules with SQL, beside what it is about, in each folder that has any; all of database and records may."""
+"""The modules with SQL, next to what it is about, in each folder that has any; all of database and records may."""
 
 
 def test_sql_stands_where_it_is_looked_for() -> None:
@@ -266,7 +266,7 @@ def test_what_a_command_may_need_is_not_imported_before() -> None:
 
 
 def test_a_command_runs_with_its_garbage_collected() -> None:
-    """`etc/arcacct` loads the program without looking for garbage; a command that goes on for hours has some."""
+    """`etc/arcacct` loads the program without looking for garbage; a command that continues for hours has some."""
     enabled = run_python(
         "import gc, io, sys\n"
         "gc.disable()\n"
@@ -296,7 +296,7 @@ def test_every_command_is_in_the_table() -> None:
 
 
 def _commands(path: pathlib.Path) -> Iterator[str]:
-    """Names of commands and groups that a module defines beside any group of its own."""
+    """Names of commands and groups that a module defines next to any group of its own."""
     for node in ast.parse(path.read_text(encoding="utf-8")).body:
         for decorator in node.decorator_list if isinstance(node, ast.FunctionDef) else ():
             if isinstance(decorator, ast.Call) and ast.unparse(decorator.func) in ("click.command", "click.group"):
@@ -345,7 +345,7 @@ KINDS = ("acceptance", "bench", "etc", "fuzz", "packages", "schema", "stories")
 
 
 def test_each_test_is_called_like_its_module() -> None:
-    """`tests/X/test_Y.py` tests `arcacct/X/Y.py`; what else is of that module is in `test_Y_ASPECT.py` beside it."""
+    """`tests/X/test_Y.py` tests `arcacct/X/Y.py`; what else is of that module is in `test_Y_ASPECT.py` next to it."""
     lost = []
     for path in sorted((ROOT / "tests").glob("*/**/test_*.py")):
         folder = path.parent.relative_to(ROOT / "tests")

@@ -1,4 +1,4 @@
-"""The benchmarks stay alive: each runs at its smallest size. What they measure is nobody's to assert."""
+"""The benchmarks stay alive: each runs at its smallest size. What they measure is no one's to assert."""
 
 from __future__ import annotations
 

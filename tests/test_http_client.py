@@ -121,7 +121,7 @@ def test_a_body_may_take_as_long_as_its_answer(session_of, host, started):
 # --- a run's time
 
 
-def test_nothing_begins_when_the_run_is_over(session, receiver):
+def test_nothing_starts_when_the_run_is_over(session, receiver):
     """A target that has used up its time is left until the next run, and says so."""
     session.set_deadline(RunDeadline(0.0))
     answer = session.request(post(receiver), classify_ams)

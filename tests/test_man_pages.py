@@ -56,7 +56,7 @@ def test_the_pages_are_those_of_the_program() -> None:
     """
     Each command, the configuration and the launcher have a page, word for word, and there is no other.
 
-    ``ARCACCT_WRITE_DOCS=1`` writes them anew.
+    ``ARCACCT_WRITE_DOCS=1`` writes them again.
     """
     if os.environ.get(man.WRITE):
         shutil.rmtree(man.MAN, ignore_errors=True)
@@ -201,7 +201,7 @@ def test_texts_are_shown_as_they_are(tmp_path, text) -> None:
 
 
 def test_long_texts_break_where_words_end(tmp_path) -> None:
-    """A command in bold goes on over the break; nothing after it is bold."""
+    """A command in bold continues over the break; nothing after it is bold."""
     text = f"{'word ' * 13}`arcacct import gridengine --retry` and the rest. {'And so on. ' * 20}"
     made = man.prose(text).splitlines()
 

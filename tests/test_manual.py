@@ -15,7 +15,7 @@ import pytest
 
 PAGES = [path.relative_to(manual.ROOT).as_posix() for path in manual.pages()]
 BESIDE = [path.name for path in sorted(manual.ROOT.glob("*.md")) if path != manual.README]
-"""What stands at the top level beside the front page: how to contribute, what changed, whom to tell of dangers."""
+"""What stands at the top level next to the front page: how to contribute, what changed, whom to tell of dangers."""
 LONGEST_README = 200
 """Lines. Whoever meets the project reads one page; all else is in docs/."""
 
@@ -38,7 +38,7 @@ def test_the_readme_is_one_page() -> None:
 
 
 def test_each_page_has_its_place_in_the_manual() -> None:
-    """Each page of docs/ stands once in the order of the site; a new one has to be put where one looks for it."""
+    """Each page of docs/ stands once in the order of the site; a new one must be put where one looks for it."""
     text = (manual.ROOT / "mkdocs.yml").read_text(encoding="utf-8")
     nav = re.search(r"^nav:\n(.*?)^\w", text, re.MULTILINE | re.DOTALL)
     assert nav is not None
@@ -68,7 +68,7 @@ def test_a_page_is_in_good_form(page: str) -> None:
 
 
 @pytest.mark.parametrize("page", BESIDE)
-def test_links_beside_the_manual_lead_somewhere(page: str) -> None:
+def test_links_next_to_the_manual_lead_somewhere(page: str) -> None:
     """Those of the manual are looked up with its pages; these name files of the project, too."""
     whole = prose(page)
     links = [link for link in re.findall(r"\]\(([^)]+)\)", whole) if ":" not in link]
@@ -102,13 +102,13 @@ def abroad() -> list[str]:
 
 @pytest.mark.parametrize("link", abroad())
 def test_a_link_that_leads_outside(link: str) -> None:
-    """It is of a public host, and encrypted. ``ARCACCT_ASK_LINKS=1`` asks whether it is there; CI asks nobody."""
+    """It is of a public host, and encrypted. ``ARCACCT_ASK_LINKS=1`` asks whether it is there; CI asks no one."""
     parts = urllib.parse.urlsplit(link)
 
     assert parts.scheme == "https"
     assert parts.hostname is not None
     assert re.fullmatch(r"([a-z0-9-]+\.)+[a-z]{2,}", parts.hostname)
-    # Where arcacct will be published nobody knows yet: what is of the project is linked to as a file.
+    # Where arcacct will be published no one knows yet: what is of the project is linked to as a file.
     assert "arcacct" not in link
     assert not parts.hostname.endswith((".example", "example.org", "example.com", ".invalid", ".local"))
     if os.environ.get("ARCACCT_ASK_LINKS"):

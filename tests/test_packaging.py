@@ -164,7 +164,7 @@ PYPROJECT = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
 
 
 class Dependency(NamedTuple):
-    """A requirement of pyproject.toml, and the comment beside it or above it."""
+    """A requirement of pyproject.toml, and the comment next to it or above it."""
 
     requirement: Requirement
     reason: str
@@ -333,7 +333,7 @@ def test_what_the_caller_has_lying_about_is_not_imported(prefix, traps, tmp_path
 
 
 @pytest.mark.parametrize("start", ["{}/bin/arcacct", "bin/arcacct"])
-def test_the_program_beside_the_launcher_runs(prefix, tmp_path, start) -> None:
+def test_the_program_next_to_the_launcher_runs(prefix, tmp_path, start) -> None:
     """Not the one that this Python has of its own, and whatever directories the shell's cd knows of."""
     home = tmp_path / "home"
     shutil.copytree(prefix, home)

@@ -55,12 +55,12 @@ PARTS = (
 
 @pytest.mark.parametrize("part", PARTS, ids=[part.name for part in PARTS])
 def test_what_is_made_from_the_program_is_of_this_program(part: Part) -> None:
-    """Word for word; ``ARCACCT_WRITE_DOCS=1 python -m pytest tests/test_reference_pages.py`` writes all of it anew."""
+    """Word for word; ``ARCACCT_WRITE_DOCS=1 python -m pytest tests/test_reference_pages.py`` writes all of it again."""
     assert part.in_page() == part.text()
 
 
 def test_figures_of_performance_and_limits_are_measured() -> None:
-    """Neither page has a figure of its own, which nobody would measure again."""
+    """Neither page has a figure of its own, which no one would measure again."""
     for page in ("explanation/performance", "project/limits"):
         text = re.sub(r"<!-- (\w+): begin -->.*?<!-- \1: end -->", "", manual.read(page), flags=re.DOTALL)
 
@@ -255,7 +255,7 @@ def test_every_variable_of_the_tests_is_in_the_manual_and_no_other() -> None:
 
 
 def test_every_file_that_is_made_is_in_the_reference() -> None:
-    """The places of the databases, and what the source names beside them."""
+    """The places of the databases, and what the source names next to them."""
     here = places(None, "/controldir")
     found = [getattr(here, name) for name in dir(here)]
     made = {value for value in found if isinstance(value, str) and value.startswith("/controldir/")}

@@ -48,7 +48,7 @@ UNASKED = {
     "UR": {"Disk", "TimeInstant", "SubmitTime", "LoggerName", "FileTransfers"},
     "CAR": {"Middleware", "TimeInstant"},
 }
-"""What we send of ourselves, or of several fields at once, beside what a row names."""
+"""What we send of ourselves, or of several fields at once, next to what a row names."""
 
 
 def fields_of(seed: str, part: str) -> set[str]:
@@ -56,7 +56,7 @@ def fields_of(seed: str, part: str) -> set[str]:
 
 
 def test_the_page_is_made_of_the_table() -> None:
-    """``ARCACCT_WRITE_DOCS=1`` writes it anew."""
+    """``ARCACCT_WRITE_DOCS=1`` writes it again."""
     if os.environ.get("ARCACCT_WRITE_DOCS"):
         seeds.PAGE.write_text(seeds.page(), encoding="utf-8")
     assert seeds.PAGE.read_text(encoding="utf-8") == seeds.page()

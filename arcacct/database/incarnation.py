@@ -44,11 +44,11 @@ class DatabaseMismatch(Enum):
 
     LEDGER_OLD = (
         "publishing.db is an older copy: messages since the copy are unknown. Their records are sent again, which"
-        " changes nothing where they had arrived, and zeros are sent for doubtful keys"
+        " has no effect if they had arrived, and zeros are sent for doubtful keys"
     )
     LEDGER_LOST = (
         "publishing.db was lost: earlier messages are unknown. All records since the target's start are sent again,"
-        " which changes nothing where they had arrived, and zeros are sent for doubtful keys"
+        " which has no effect if they had arrived, and zeros are sent for doubtful keys"
     )
     ACCOUNTING_OLD = (
         "accounting.db is an older copy: new messages are compared with earlier ones, and no published"

@@ -1,10 +1,10 @@
 """
-Local jobs, record by record, beside what APEL's own client makes of the same files.
+Local jobs, record by record, next to what APEL's own client makes of the same files.
 
-`apel-*-parser.csv` beside the files is what the parsers of apel/apel made of each line, in UTC, with ``parallel`` and
+`apel-*-parser.csv` next to the files is what the parsers of apel/apel made of each line, in UTC, with ``parallel`` and
 without ``qhost``: `SGEParser.parse` of commit 23b4aebced31, and a `SlurmParser.parse` of before it took other states
 than COMPLETED (and the partition for the queue), which was given the columns that it names, out of `sacct.txt`. Rows
-that names of jobs broke are left out. What it passes over for its state was shown to it once more as COMPLETED, and has
+that names of jobs broke are left out. What it ignores for its state was shown to it once more as COMPLETED, and has
 the state in the column ``refused``.
 """
 
@@ -132,7 +132,7 @@ def test_several_lines_of_one_job_of_grid_engine(gridengine: Connection) -> None
     # The tasks of a tightly integrated parallel job, each with all slots of the job: 5 s of wall time for 2.
     assert [int(one.apel["WallDuration"]) for one in several.pop("8")] == [1, 2, 2]
     assert (ours["8"]["WallDuration"], ours["8"]["Processors"]) == (2, 3)
-    # Two runs of a requeued job: two jobs by their ends. Ours begins with its last run, and has the time of both.
+    # Two runs of a requeued job: two jobs by their ends. Ours starts with its last run, and has the time of both.
     first, last = several.pop("17")
     assert differences(ours["17"], last.apel) == {"WallDuration": (2, 0)}
     assert int(first.apel["WallDuration"]) + int(last.apel["WallDuration"]) == 2

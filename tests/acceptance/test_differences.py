@@ -263,14 +263,14 @@ def test_a_sweep_knows_the_last_state_only(arex, swept) -> None:
 
 
 def test_a_submit_that_a_callout_refused_is_a_submit(arex, replayed) -> None:
-    """Job hookexp-fail-SUBMIT: A-REX writes the row under the state it goes on to; our hook was called for SUBMIT."""
+    """Job hookexp-fail-SUBMIT: A-REX writes the row under the state it continues to; our hook was called for SUBMIT."""
     assert keys(arex, "hookexp-fail-SUBMIT") == Counter(["ACCEPTED", "PREPARING", "FINISHING", "FINISHED"])
     assert keys(replayed, "hookexp-fail-SUBMIT") == Counter(["ACCEPTED", "PREPARING", "SUBMIT", "FINISHED"])
     assert time_of(arex, "hookexp-fail-SUBMIT", "FINISHING") == time_of(replayed, "hookexp-fail-SUBMIT", "SUBMIT")
 
 
 def test_a_restart_in_the_batch_system_is_no_event(arex, replayed) -> None:
-    """Job restarted: A-REX writes INLRMS again when it starts anew, without a hook."""
+    """Job restarted: A-REX writes INLRMS again when it starts again, without a hook."""
     assert keys(arex, "restarted")["INLRMS"] == 2
     assert keys(replayed, "restarted")["INLRMS"] == 0
 
@@ -284,7 +284,7 @@ def test_the_statuses_are_there_from_the_beginning(arex, ours) -> None:
 
 
 def test_our_database_has_more_tables_and_no_other_columns(arex, ours) -> None:
-    """A-REX's tables have A-REX's columns in A-REX's order; what we need beside them is in tables of our own."""
+    """A-REX's tables have A-REX's columns in A-REX's order; what we need next to them is in tables of our own."""
 
     def tables(con: sqlite3.Connection) -> dict[str, list[str]]:
         found = [name for (name,) in con.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
@@ -300,7 +300,7 @@ def test_our_database_has_more_tables_and_no_other_columns(arex, ours) -> None:
 
 
 def test_the_version_of_arex_schema_stays(arex, ours) -> None:
-    """DBSCHEMA_VERSION is A-REX's own; the mark that the file is ours stands beside it."""
+    """DBSCHEMA_VERSION is A-REX's own; the mark that the file is ours stands next to it."""
     theirs, found = dict(arex.execute("SELECT * FROM DBConfig")), dict(ours.execute("SELECT * FROM DBConfig"))
 
     assert found.items() >= theirs.items()

@@ -117,7 +117,7 @@ def test_the_events_are_what_arex_wrote(lived: Lived, name: str) -> None:
 
 
 def test_no_job_was_delayed(lived: Lived) -> None:
-    """A-REX's row of a state is written after the callout: at most the launcher's own time after the state began."""
+    """A-REX's row of a state is written after the callout: at most the launcher's own time after the state started."""
     delays = {}
     for name, job_id in lived.jobs.items():
         for key, when in corpus.children(lived.theirs, "JobEvents")[job_id]:

@@ -273,7 +273,7 @@ def test_migrated_jobs_change_nothing(tmp_path, migrated, of_arc_6) -> None:
 
 
 def test_a_vo_that_only_our_configuration_knows_is_no_difference(tmp_path) -> None:
-    """With `vo_claim` in arcacct.conf ours has a VO where A-REX has none, or another: nobody has to look at that."""
+    """With `vo_claim` in arcacct.conf ours has a VO where A-REX has none, or another: no one has to look at that."""
     conf = "[arcacct]\nvo_claim=wlcg.groups\n"
     with closing(corpus.swept7(tmp_path, ours=conf)) as con:
         before = corpus.records(con), finished_log(con)
@@ -295,7 +295,7 @@ def test_a_vo_that_we_have_by_another_rule_is_no_difference(tmp_path) -> None:
     assert found["6a1decfe9869"] == ("VO is 'site' here, 'dteam.example.org' there",)
 
 
-def test_a_vo_that_we_lack_is_told(arex, tmp_path) -> None:
+def test_a_vo_that_we_lack_is_reported(arex, tmp_path) -> None:
     """Recorded without the rule, as by an arcacct that knew none: A-REX has a VO and ours has not."""
     control = corpus.rebuild(tmp_path / "control", corpus.AREX7)
     here = corpus.place7(tmp_path, corpus.PERIODS[0])
@@ -308,7 +308,7 @@ def test_a_vo_that_we_lack_is_told(arex, tmp_path) -> None:
     assert all(what[0] == "VO is '' here, 'dteam.example.org' there" for what in found.values())
 
 
-def test_a_vo_of_another_attribute_is_told(tmp_path) -> None:
+def test_a_vo_of_another_attribute_is_reported(tmp_path) -> None:
     """VOMS attributes leave nothing to a configuration: another VO is a difference."""
     with closing(corpus.swept7(tmp_path)) as con:
         con.execute(

@@ -29,7 +29,7 @@ NEW = b"new" * 3000
 
 
 def traced(tmp_path: pathlib.Path, *synced: str) -> Trace:
-    """A program that writes a file anew, gives it its name, and removes what it was made from."""
+    """A program that writes a file again, gives it its name, and removes what it was made from."""
     root = tmp_path / "root"
     root.mkdir()
     (root / "kept").write_bytes(b"old")

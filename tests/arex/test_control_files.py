@@ -46,7 +46,7 @@ os.close(fd)
 
 
 def test_a_reader_waits_for_the_writer_of_local(tmp_path: pathlib.Path) -> None:
-    """While A-REX rewrites .local under its fcntl lock nobody sees half a file."""
+    """While A-REX rewrites .local under its fcntl lock no one sees half a file."""
     lay(tmp_path, Files("PREPARING"))
     path = job_file(str(tmp_path), JOB, "local")
     with subprocess.Popen([sys.executable, "-c", WRITER, path], stdout=subprocess.PIPE) as writer:

@@ -262,7 +262,7 @@ def test_what_we_recorded_stays(here, con, path, arex) -> None:
 
 
 def test_an_event_without_a_hook_is_added(here, con, path, arex) -> None:
-    """ARC 6 has no hook for INLRMS: A-REX's own row tells when the job began to run; the others are ours."""
+    """ARC 6 has no hook for INLRMS: A-REX's own row tells when the job started to run; the others are ours."""
     recorded(here, con)
     assert (job_files.JOB, "INLRMS") not in job_files.events(con)
     theirs(arex)
@@ -307,7 +307,7 @@ def test_an_end_that_our_recorder_missed_is_completed(here, con, path, arex, fir
 
 
 def test_a_vo_that_only_we_know_stays_with_the_end_of_arex(here, con, path, arex) -> None:
-    """A rule that only arcacct.conf has told it when the job began; A-REX has the end, and no VO."""
+    """A rule that only arcacct.conf has told it when the job started; A-REX has the end, and no VO."""
     recorded(here, con, "SUBMIT")
     theirs(arex)
     arex.con.execute(f"UPDATE AAR SET VOID = {arex.name('WLCGVOs', '')}")
@@ -400,7 +400,7 @@ def test_a_database_of_arc_7(here, con, tmp_path) -> None:
 
 
 def test_our_own_database_is_no_source(here, con) -> None:
-    """Nobody imports a database into itself."""
+    """No one imports a database into itself."""
     with pytest.raises(InputError, match="the database to import into"):
         run(here, con, here.database)
 
@@ -473,7 +473,7 @@ def test_the_emulated_arex_loses_rows_to_a_reader(path) -> None:
     assert writer.lost > 1
 
 
-def test_an_interrupted_import_goes_on(here, path, arex, con) -> None:
+def test_an_interrupted_import_continues(here, path, arex, con) -> None:
     """Killed between any two slices: the next import ends with the same rows as one that was left alone."""
     finished(arex, *range(1, 81))
     code = (
@@ -527,7 +527,7 @@ def test_a_record_that_cannot_be_stored_is_rejected_alone(here, con, path, arex)
 
 
 def test_a_rejected_record_that_comes_again_is_rejected_no_longer(here, con, path, arex) -> None:
-    """It has changed at A-REX's: the import looks at it anew, and what was kept of it is outdated."""
+    """It has changed at A-REX's: the import looks at it again, and what was kept of it is outdated."""
     finished(arex, 1, 2)
     number = arex.con.execute("SELECT LocalJobID FROM AAR WHERE RecordID = 2").fetchone()[0]
     con.execute(REFUSE.format(repr(number)))

@@ -101,7 +101,7 @@ def test_a_line_of_local_that_is_extra_information(line: bytes, key: str, wanted
     ],
 )
 def test_the_vo_is_the_first_part_of_the_first_fqan(voms: list[str], vo: str, tokens: list[tuple[str, str]]) -> None:
-    """The first is mainfqan, the others are vomsfqan, the VO is the name that the first begins with."""
+    """The first is mainfqan, the others are vomsfqan, the VO is the name that the first starts with."""
     facts = facts_of(local=sequence([b"queue=main", *(f"voms={fqan}".encode() for fqan in voms)]))
 
     assert facts.vo == vo
@@ -262,7 +262,7 @@ def test_a_job_that_never_ran(diag: bytes | None) -> None:
     ],
 )
 def test_what_was_not_measured_of_a_failed_job_is_unknown_if_it_ran(diag: bytes, unknown: tuple[str, ...]) -> None:
-    """A job ran that has a start, or used anything: then a time that is not told is no 0."""
+    """A job ran that has a start, or used anything: then a time that is not reported is no 0."""
     usage = facts_of(diag=diag, statistics=None, failed=True).usage
 
     assert usage is not None
@@ -354,7 +354,7 @@ def test_any_url_comes_back_whole(url: str, size: int, is_input: bool, cached: b
      ("9" * 19, 2**63 - 1), ("9" * 5000, 2**63 - 1), ("9" * 5000 + "s", 2**63 - 1)],
 )  # fmt: skip
 def test_leading_digits(text: str, wanted: int | None) -> None:
-    """A number is the ASCII digits that a value begins with, at most what a column holds."""
+    """A number is the ASCII digits that a value starts with, at most what a column holds."""
     assert leading_digits(text) == wanted
 
 

@@ -79,7 +79,7 @@ def test_a_lock_of_arex_does_not_stop_the_copy(arex, work) -> None:
 
 
 def test_a_database_that_is_being_written_is_not_copied(arex, work) -> None:
-    """With a journal beside it the file may be half written: we wait, and give up in time."""
+    """With a journal next to it the file may be half written: we wait, and give up in time."""
     with closing(sqlite3.connect(arex, isolation_level=None)) as con:
         con.execute("BEGIN IMMEDIATE")
         con.execute("UPDATE AAR SET ExitCode = 7")
@@ -107,7 +107,7 @@ def test_a_wal_database_in_use_is_read_as_it_lives(arex, work) -> None:
     assert len(before["accounting.db-wal"]) > 0
 
 
-def test_a_wal_database_that_nobody_uses_is_copied(arex, work) -> None:
+def test_a_wal_database_that_no_one_uses_is_copied(arex, work) -> None:
     """SQLite would leave -wal and -shm behind, which may belong to the wrong user: there are none afterwards."""
     make_wal(arex)
 
@@ -290,7 +290,7 @@ def test_fqans_of_arc_7(fqan, tokens, expected) -> None:
 
 
 def test_the_benchmark_of_arc_7_joins_the_extra_values() -> None:
-    """ARC 7 has the benchmark in the record, and the record wins over an older row beside it."""
+    """ARC 7 has the benchmark in the record, and the record wins over an older row next to it."""
     ours = job_of(rows(fqan="", benchmark="HEPscore23:17.5"), EventClock(UTC))
 
     assert (ours.benchmark, ours.job_name, ours.lrms, ours.extra) == ("HEPscore23:17.5", "100%", "fork", ())

@@ -1,4 +1,4 @@
-"""The sweep as a service: it goes on whatever happens to the directory, and stops when it is told to."""
+"""The sweep as a service: it continues whatever happens to the directory, and stops when it is told to."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_it_sweeps_again_and_again(control: pathlib.Path) -> None:
 
 
 def test_a_directory_that_is_replaced_is_followed(control: pathlib.Path) -> None:
-    """With another directory in its place, and in it another database, the service goes on in that."""
+    """With another directory in its place, and in it another database, the service continues in that."""
     here = places(None, str(control))
     lay(control, Files(), "Old")
 
@@ -111,7 +111,7 @@ def test_it_waits_for_a_database(control: pathlib.Path) -> None:
 
 @pytest.mark.parametrize("empty", [False, True], ids=["gone", "mount point without file system"])
 def test_a_directory_that_is_away_is_waited_for(control: pathlib.Path, empty: bool) -> None:
-    """Nothing is made where it was, that is told once, and when it is back the service goes on."""
+    """Nothing is made where it was, that is told once, and when it is back the service continues."""
     here = places(None, str(control))
     lay(control, Files(), "A")
     away = control.parent / "away"
@@ -136,7 +136,7 @@ def test_a_directory_that_is_away_is_waited_for(control: pathlib.Path, empty: bo
     assert recorded(here) == [("A", "completed"), ("B", "completed")]
 
 
-def test_a_complaint_is_told_once(control: pathlib.Path) -> None:
+def test_a_complaint_is_reported_once(control: pathlib.Path) -> None:
     """A job that cannot be used is told when it appears, and again only when it was all right in between."""
     here = places(None, str(control))
     lay(control, Files(local=None))
@@ -192,7 +192,7 @@ def open_files() -> list[str]:
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=lambda number: number.name)
-def test_it_stops_when_it_is_told(tmp_path: pathlib.Path, number: signal.Signals) -> None:
+def test_it_stops_on_request(tmp_path: pathlib.Path, number: signal.Signals) -> None:
     """SIGTERM and Ctrl-C end it cleanly between two slices: exit 0, nothing on stderr, files left for readers."""
     conf = configured(tmp_path)
     control = pathlib.Path(set_up(tmp_path / "control"))
@@ -212,7 +212,7 @@ def test_it_stops_when_it_is_told(tmp_path: pathlib.Path, number: signal.Signals
 
 
 def test_it_stops_in_the_middle_of_a_sweep(tmp_path: pathlib.Path) -> None:
-    """A service with much to do ends after a slice; the next sweep goes on from there."""
+    """A service with much to do ends after a slice; the next sweep continues from there."""
     conf = configured(tmp_path)
     control = pathlib.Path(set_up(tmp_path / "control"))
     for number in range(400):

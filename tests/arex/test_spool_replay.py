@@ -86,7 +86,7 @@ def test_a_cleaned_job_is_recorded_whole(host: Host, shell: tuple[str, ...], has
     ]
 
 
-def test_beside_a_recorder_all_times_are_those_of_a_rex(host: Host, shell: tuple[str, ...]) -> None:
+def test_next_to_a_recorder_all_times_are_those_of_a_rex(host: Host, shell: tuple[str, ...]) -> None:
     """Each state is in the database in a moment, with the time of the status file."""
     other = beside(host)
     with recorder(host):
@@ -138,7 +138,7 @@ def test_clients_that_clean_at_once(host: Host, kind: str) -> None:
 
 
 def test_a_copy_that_was_stopped_for_long(host: Host, tmp_path: pathlib.Path, shell: tuple[str, ...]) -> None:
-    """The recorder took the event by its name after ten minutes; the process that copies then writes it anew."""
+    """The recorder took the event by its name after ten minutes; the process that copies then writes it again."""
     other = beside(host)
     lay(other.control, Files())
     record(other)
@@ -183,7 +183,7 @@ def test_an_event_waits_for_the_copy_of_its_job(host: Host, tmp_path: pathlib.Pa
     assert {(JOB, "SUBMIT"), (JOB, "FINISHED")} <= {*events(str(host.database))}
 
 
-def test_an_event_that_nobody_explains_waits_ten_minutes(host: Host) -> None:
+def test_an_event_that_no_one_explains_waits_ten_minutes(host: Host) -> None:
     """Then it is kept for people, and `doctor` says what it is and what to do with it, at any time."""
     lay(host.control, Files("SUBMIT"))
     host.call("SUBMIT")
@@ -651,7 +651,7 @@ def test_a_changed_configuration_is_read(host: Host) -> None:
 
 
 def test_a_program_that_was_replaced_ends(host: Host, tmp_path: pathlib.Path) -> None:
-    """It has parts of the old version: it ends, so that its service begins with the new one, and leaves the lock."""
+    """It has parts of the old version: it ends, so that its service starts with the new one, and leaves the lock."""
     shutil.copytree(f"{PROJECT}/arcacct", tmp_path / "lib" / "arcacct")
     if os.path.isdir(f"{PROJECT}/schema"):
         # A wheel has it in the package.

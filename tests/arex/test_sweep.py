@@ -149,7 +149,7 @@ def test_jobs_are_recorded_in_slices(here: Places, con: sqlite3.Connection, cont
         pytest.param(Files(status=b"\xff\xfe\n"), "not a status file of A-REX", id="bytes"),
     ],
 )
-def test_a_job_that_cannot_be_used_is_told_and_the_rest_goes_on(
+def test_a_job_that_cannot_be_used_is_reported_and_the_rest_continues(
     here: Places, con: sqlite3.Connection, control: pathlib.Path, files: Files, complaint: str
 ) -> None:
     """One complaint with the job and the reason; every other job is recorded; the next sweep looks again."""
@@ -168,7 +168,7 @@ def test_a_job_that_cannot_be_used_is_told_and_the_rest_goes_on(
     assert len(statuses(con)) == 3
 
 
-def test_an_unreadable_file_is_told(here: Places, con: sqlite3.Connection, control: pathlib.Path) -> None:
+def test_an_unreadable_file_is_reported(here: Places, con: sqlite3.Connection, control: pathlib.Path) -> None:
     """A control file that cannot be read is named; the job is not recorded half."""
     lay(control, Files(diag=None))
     os.mkdir(job_file(str(control), JOB, "diag"))
@@ -188,7 +188,7 @@ DELETED = (
 DELETED_NS = (LONG_AGO_S + 604_800) * 10**9
 
 
-def test_a_deleted_job_that_nobody_recorded_has_its_end(
+def test_a_deleted_job_that_no_one_recorded_has_its_end(
     here: Places, con: sqlite3.Connection, control: pathlib.Path
 ) -> None:
     """Of a job that A-REX has deleted the end is the moment from which its life time ran, the rest what is left."""
@@ -334,7 +334,7 @@ def test_an_event_is_removed_only_when_it_is_committed(
     ],
     ids=["empty", "rubbish", "newer", "no time"],
 )
-def test_what_is_no_event_is_set_aside(
+def test_a_file_that_is_no_event_becomes_unusable(
     here: Places, con: sqlite3.Connection, control: pathlib.Path, content: bytes, reason: str
 ) -> None:
     """It is told once, kept for a person to look at, and stops neither its neighbours nor the next sweep."""
@@ -353,7 +353,7 @@ def test_what_is_no_event_is_set_aside(
     assert sweep(here, con).complaints == ()
 
 
-def test_an_event_of_a_job_that_nobody_knows_is_set_aside(
+def test_an_event_of_an_unknown_job_becomes_unusable(
     here: Places, con: sqlite3.Connection, control: pathlib.Path
 ) -> None:
     """Without .local and without a record there is no telling whose job it was."""
@@ -388,7 +388,7 @@ def test_what_a_killed_hook_had_written_is_recorded(
 
 
 @pytest.mark.parametrize("dry_run", [True, False])
-def test_an_event_that_the_database_refuses_is_told_once(
+def test_an_event_that_the_database_refuses_is_reported_once(
     here: Places, con: sqlite3.Connection, control: pathlib.Path, dry_run: bool
 ) -> None:
     """It is set aside, with the reason that is its own, and its neighbour is recorded."""
@@ -510,7 +510,7 @@ def test_the_launchers_time_is_not_the_one_of_a_later_state(
 def test_a_status_file_of_the_launchers_second_is_that_of_the_event(
     here: Places, con: sqlite3.Connection, control: pathlib.Path, later_ns: int, is_same: bool
 ) -> None:
-    """The launcher of 0.2 cut its time to seconds: the state may have begun later in that second, not in the next."""
+    """The launcher of 0.2 cut its time to seconds: the state may have started later in that second, not in the next."""
     private_directory(here.spool)
     lines = f"version=1\ncontroldir={control}\njobid={JOB}\nstate=FINISHING\ntime={NOON_S}\n"
     pathlib.Path(here.spool, f"{NOON_S}-1-FINISHING-{JOB}").write_text(lines)
@@ -657,7 +657,7 @@ def elsewhere(here: Places) -> pathlib.Path:
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
-def test_what_is_set_aside_stays_in_the_spool(here: Places, con: sqlite3.Connection, elsewhere: pathlib.Path) -> None:
+def test_unusable_files_stay_in_the_spool(here: Places, con: sqlite3.Connection, elsewhere: pathlib.Path) -> None:
     """In a spool that belongs to another user a link has the name of the folder: nothing goes where it leads."""
     private_directory(here.spool)
     damaged = pathlib.Path(here.spool, f"{NOON_NS}-1-FINISHED-{JOB}")

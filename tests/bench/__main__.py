@@ -2,7 +2,7 @@
 All benchmarks, or one by name: ``python tests/bench [NAME...] [--size smoke|small|large] [--json FILE]``.
 
 Each prints our figure and the peer's, measured in turns in one run. Nothing here asserts anything. ``--keep`` keeps
-what was measured beside the benchmarks; `tests/test_reference_pages.py` writes it into the manual.
+what was measured next to the benchmarks; `tests/test_reference_pages.py` writes it into the manual.
 """
 
 from __future__ import annotations

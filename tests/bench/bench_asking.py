@@ -1,7 +1,7 @@
 """
 What people ask, on 100 days of jobs: CPU time of the whole command, as a person waits for it.
 
-Monthly usage by VO also without the start of a process, beside the same question asked of the jobs themselves.
+Monthly usage by VO also without the start of a process, next to the same question asked of the jobs themselves.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def bench(size: str) -> list[Figure]:
 
 
 def _monthly(here: Places, of: str) -> list[Figure]:
-    """Monthly usage by VO inside a process: the database is opened anew for each question."""
+    """Monthly usage by VO inside a process: the database is opened again for each question."""
     peer, _wall = _asked(here, lambda con: con.execute(MONTHLY_OF_JOBS).fetchall())
     figures = []
     for name, ask in (

@@ -1,8 +1,8 @@
 """
-What A-REX waits for: the launcher for SUBMIT, for the other states, and for FINISHED, beside `/bin/true`, in turns.
+What A-REX waits for: the launcher for SUBMIT, for the other states, and for FINISHED, next to `/bin/true`, in turns.
 
 A-REX starts a program, and waits for its exit and until its pipes are closed. First each callout is alone on the host,
-then many are started together. CPU is that of all that a callout starts, also of what goes on when it has ended; that
+then many are started together. CPU is that of all that a callout starts, also of what continues when it has ended; that
 of the recorder, which is not there meanwhile, is a figure of its own.
 """
 

@@ -4,7 +4,7 @@ What surrounds the records: a publish that has nothing to send, and a message be
 A message goes over one connection that is kept, as a run sends them, or over a new one each, as the first of a run
 does: TCP, TLS and the certificates of both sides are in it. The peer of a process is the bare start of the same
 interpreter, that of a message the same by `requests` as it is used plainly, in turns. The receivers run in processes of
-their own; what they cost is nobody's.
+their own; what they cost is no one's.
 """
 
 from __future__ import annotations

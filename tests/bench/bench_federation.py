@@ -1,7 +1,7 @@
 """
 A year of a federation of 50 CEs as a dataset: bytes a job, seconds a question on DuckDB, and how both grow with size.
 
-Seconds are CPU time of the whole command, with the files in the cache; what a person waits stands beside them. The
+Seconds are CPU time of the whole command, with the files in the cache; what a person waits stands next to them. The
 peer is the same question at the smallest size: the ratio tells how much less that one takes. The largest size is a
 year of 200 thousand jobs a day, and takes 5 GB of ``$TMPDIR``.
 """

@@ -42,7 +42,7 @@ _CARRIED = """
 
 
 def bench(size: str) -> list[Figure]:
-    """One row for each thing done: CPU after the long history beside CPU after the short one."""
+    """One row for each thing done: CPU after the long history next to CPU after the short one."""
     short, long = SIZES[size]
     with tempfile.TemporaryDirectory() as folder:
         after_short, after_long = (_costs(pathlib.Path(folder), jobs, RUNS[size]) for jobs in (short, long))

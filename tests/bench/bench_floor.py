@@ -27,7 +27,7 @@ _MISTYPED = "vofilter=atals\n"
 
 
 def bench(size: str) -> list[Figure]:
-    """One row for each thing done: CPU after the long history beside CPU after the short one."""
+    """One row for each thing done: CPU after the long history next to CPU after the short one."""
     short, long = SIZES[size]
     after_short, after_long = (_costs(jobs, RUNS[size]) for jobs in (short, long))
     return [

@@ -1,5 +1,5 @@
 """
-What `arcacct node sample` costs: CPU of one sample, in a process that goes on (--interval) and in one of its own.
+What `arcacct node sample` costs: CPU of one sample, in a process that continues (--interval) and in one of its own.
 
 No peer runs here: Sonar is compiled, and is not on the machines of this project.
 """

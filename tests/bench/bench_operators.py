@@ -2,7 +2,7 @@
 What operators' commands cost on a small and on a large database: verify, `republish --plan`, `db check`, `db prune`.
 
 Everything was published before, by the program itself, to SGAS and as summaries. Verify and plan are of one month, a
-third of the jobs; prune moves the first month. The peer of each figure is ours on the small database: memory has to be
+third of the jobs; prune moves the first month. The peer of each figure is ours on the small database: memory must be
 the same, and CPU as many times as much as there are jobs. (The first sweep: `sweep`; `import arex`: `import_arex`.)
 """
 

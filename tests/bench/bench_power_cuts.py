@@ -1,4 +1,4 @@
-"""Power cuts, replayed over everything that writes: how many of them lose something. The figures have to be 0."""
+"""Power cuts, replayed over everything that writes: how many of them lose something. The figures must be 0."""
 
 from __future__ import annotations
 

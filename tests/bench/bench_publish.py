@@ -5,8 +5,8 @@ Each program has its defaults first, then both have the same batch size, or mont
 jobs follows what a run costs, and what a record does. Then the whole way of a job, ours alone: the launcher's events
 into accounting.db, by the recorder, and then the records and sums to their receivers.
 
-Figures are the least of three rounds, in which who begins alternates; the ratio is the rounds' median. CPU is that of
-the process and its children. The receivers run in a process of their own; what they cost is nobody's.
+Figures are the least of three rounds, in which who starts alternates; the ratio is the rounds' median. CPU is that of
+the process and its children. The receivers run in a process of their own; what they cost is no one's.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 """
-Summaries and sync after 1,000 new jobs, on 100 days of jobs: ours beside ARC's own, in turns, from one database.
+Summaries and sync after 1,000 new jobs, on 100 days of jobs: ours next to ARC's own, in turns, from one database.
 
 Compared are the figures alone (what `arc.control.AccountingDB` answers, the cells for us: advanced, then read), each in
 a process of its own without what that costs to start; and whole runs of both publishers, what is sent included.

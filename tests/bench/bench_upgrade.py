@@ -3,7 +3,7 @@ What an upgrade from 0.2.0 costs, and how much room it needs: the databases of a
 
 Each job has all its rows, and telemetry of four hours; some were not measured, or have values that cannot be true. The
 source of 0.2.0 publishes all in sums, a quarter also as records, and holds months since a filter was mistyped. Then its
-databases are upgraded as the packages do it, while jobs end: their events have to be recorded afterwards. Who
+databases are upgraded as the packages do it, while jobs end: their events must be recorded afterwards. Who
 publishes or sweeps meanwhile has to come again. At last 0.2.0 restores the copies that the upgrade made.
 """
 

@@ -119,7 +119,7 @@ def _sent(root: pathlib.Path, source: str, seed: int, file: pathlib.Path) -> lis
 
 
 def _differences(old: list[str], new: list[str]) -> Iterator[str]:
-    """Lines that only one side has, in pairs; each from a little before where it begins to differ."""
+    """Lines that only one side has, in pairs; each from a little before where it starts to differ."""
     missing, added = ([*(Counter(one) - Counter(other)).elements()] for one, other in ((old, new), (new, old)))
     for pair in zip_longest(missing, added, fillvalue=""):
         begin = next((at for at, (one, other) in enumerate(zip(*pair, strict=False)) if one != other), 0) - 60

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 ROUNDS = 3
-"""Of ours and theirs in turns; who begins alternates: what a machine remembers of the one must not help the other."""
+"""Of ours and theirs in turns; who starts alternates: what a machine remembers of the one must not help the other."""
 
 
 class Cost(NamedTuple):
@@ -69,7 +69,7 @@ class Turns(NamedTuple):
 
 
 def in_turns(ours: Callable[[], Cost], theirs: Callable[[], Cost] | None, rounds: int = ROUNDS) -> Turns:
-    """Run both so many times, alternating who begins; ours alone without a peer."""
+    """Run both so many times, alternating who starts; ours alone without a peer."""
     turns = Turns([], [])
     sides: Sequence[tuple[list[Cost], Callable[[], Cost]]] = [(turns.ours, ours)]
     if theirs is not None:

@@ -64,7 +64,7 @@ def test_a_second_time_changes_nothing(tmp_path: pathlib.Path) -> None:
 
 
 def test_the_command_line_says_where(tmp_path: pathlib.Path) -> None:
-    """With --database no configuration is needed; publishing.db is beside it."""
+    """With --database no configuration is needed; publishing.db is next to it."""
     done = arcacct("--database", tmp_path / "a" / "b.db", "db", "init")
 
     assert done.returncode == 0
@@ -239,7 +239,7 @@ def rows(path: str) -> dict[str, list[tuple[object, ...]]]:
     ),
     ids=lambda one: one[-1] if isinstance(one, tuple) else "ones" if any(one) else "zeros",
 )
-def test_a_damaged_index_is_named_and_built_anew_from_the_rows(here, run, place, page) -> None:
+def test_a_damaged_index_is_named_and_built_again_from_the_rows(here, run, place, page) -> None:
     """The check says that no row is damaged, and which command repairs it; all questions are asked all the same."""
     name, table, index = place
     path = os.path.join(here.directory, name)
@@ -262,7 +262,7 @@ def test_a_damaged_index_is_named_and_built_anew_from_the_rows(here, run, place,
     ("name", "table"), [("accounting.db", "AAR"), ("accounting.db", "FinishedLog"), ("publishing.db", "Targets")]
 )
 def test_damaged_rows_are_named_and_need_a_backup(here, run, name, table) -> None:
-    """No index is built anew from them."""
+    """No index is built again from them."""
     path = os.path.join(here.directory, name)
     write_page_of(path, table, lambda _page: b"\xff" * PAGE_BYTES)
 
@@ -300,7 +300,7 @@ def test_a_database_that_cannot_be_asked_needs_a_backup(here, run, name, content
 
 
 def test_a_check_says_what_is_of_before(here, run) -> None:
-    """Of each question how many answers are those of a check that was stopped, and when that began."""
+    """Of each question how many answers are those of a check that was stopped, and when that started."""
     answers: list[Checked] = []
     answers.extend(check(here, stopping=lambda: len(answers) == 2))
 
@@ -376,7 +376,7 @@ def test_optimize(here, run) -> None:
 
 
 def test_prune_shows_first_and_asks(here, run) -> None:
-    """A dry run and a refused one change nothing; --yes moves the jobs into the archive beside the database."""
+    """A dry run and a refused one change nothing; --yes moves the jobs into the archive next to the database."""
     dry = run("prune", "--before", "2026-06-01", "--dry-run")
     refused = run("prune", "--before", "2026-06-01")
     assert dry == (0, "3 jobs to be moved, which ended from 2026-05-28T20:26:40Z to 2026-05-28T20:26:40Z\n", "")

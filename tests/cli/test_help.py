@@ -43,7 +43,7 @@ def test_without_a_topic_all_pages_are_listed(ask) -> None:
 
 
 @pytest.mark.parametrize("topic", [("install",), ("howto/install",), ("Install",), ("tut",), ("reference/opt",)])
-def test_a_page_by_its_name_or_how_it_begins(ask, topic) -> None:
+def test_a_page_by_its_name_or_how_it_starts(ask, topic) -> None:
     code, out, err = ask(*topic)
 
     assert (code, err) == (0, "")
@@ -173,7 +173,7 @@ def test_a_number_that_is_no_exit_code_is_said(ask) -> None:
 
 
 def test_names_of_metrics_and_alerts_are_words(ask) -> None:
-    """A word is found within a name: behind an underscore, and as a part that begins with a capital letter."""
+    """A word is found within a name: behind an underscore, and as a part that starts with a capital letter."""
     pages = {
         "reference/metrics": "# Metrics\n\n`arcacct_needle_files`\n",
         "reference/alerts": "# Alerts\n\n## ArcacctNeedleNotDrained\n\nText.\n",

@@ -90,7 +90,7 @@ def test_an_output_without_cpu_time(conf) -> None:
 
 def test_times_of_another_zone(conf) -> None:
     done = import_(conf, "--timezone", "America/St_Johns", "--cluster", "testgrid", DATA / "sacct-X-TZ-StJohns.txt")
-    # Of the job whose name has delimiters, beside the name of its user.
+    # Of the job whose name has delimiters, next to the name of its user.
     assert (done.returncode, "1 job not usable" in done.stderr) == (65, True)
     assert value(conf, "SELECT submit_time_iso FROM v1_jobs WHERE local_job_id = '1'") == "2026-11-22T05:41:59Z"
 

@@ -245,7 +245,7 @@ def test_the_drawing_of_the_errors_is_true() -> None:
 
 
 def test_reader_that_goes_away_is_no_error(tmp_path) -> None:
-    """`arcacct ... | head`: when nobody reads any more it ends quietly."""
+    """`arcacct ... | head`: when no one reads any more it ends quietly."""
     read_end, write_end = os.pipe()
     os.close(read_end)
     done = subprocess.run([ARCACCT, "--help"], stdout=write_end, stderr=subprocess.PIPE, cwd=tmp_path, check=False)
@@ -283,7 +283,7 @@ main()
 
 @pytest.mark.parametrize(("line", "code"), [("hostname=ce", 0), ("[arex/jura/sgas:s]\ntargeturl=ftp://nowhere", 78)])
 def test_a_command_ends_when_its_work_and_output_are_done(tmp_path, line, code) -> None:
-    """Threads and exit functions have their time, and all is printed; nobody waits until the memory is empty."""
+    """Threads and exit functions have their time, and all is printed; no one waits until the memory is empty."""
     conf = tmp_path / "arc.conf"
     conf.write_text(f"[arex]\ncontroldir={tmp_path}\n[common]\n{line}\n")
     done = subprocess.run(
@@ -362,7 +362,7 @@ def test_no_name_is_completed_that_a_shell_would_run(tmp_path) -> None:
     assert offered == {name for name in known if not set(name) & set("$`;|&<>*?[](){}!#~'\"\\")}
 
 
-def test_bash_is_told_how_to_complete() -> None:
+def test_bash_learns_how_to_complete() -> None:
     """The script that is sourced in bash defines the completion of arcacct."""
     done = run_arcacct(cwd="/", env={"_ARCACCT_COMPLETE": "bash_source"})
 
@@ -377,7 +377,7 @@ def test_python_runs_the_package() -> None:
     assert (done.returncode, done.stdout, done.stderr) == (0, f"arcacct, version {package.__version__}\n", "")
 
 
-# Commands of optional parts and of other packages: registered by entry points, beside those of the core.
+# Commands of optional parts and of other packages: registered by entry points, next to those of the core.
 
 
 HELLO = """

@@ -36,7 +36,7 @@ def test_a_page_has_a_name(manual, name, page) -> None:
     assert (found and found.name) == page
 
 
-def test_two_pages_of_one_name_are_told_apart() -> None:
+def test_two_pages_of_one_name_are_distinguished() -> None:
     manual = Manual((Page("index", ""), Page("howto/ask", "# a"), Page("reference/ask", "# b")))
 
     assert manual.named("ask") is None
@@ -104,7 +104,7 @@ def test_an_exit_code_is_a_row_of_its_table(manual, wanted, row) -> None:
     assert found.count("\n|") == 3
 
 
-def test_an_exit_code_of_several_commands_is_told_of_each(manual) -> None:
+def test_an_exit_code_of_several_commands_is_explained_for_each(manual) -> None:
     """In the words of their own tables; a number in the middle of a sentence is none."""
     found = exit_code(manual, "0")
 

@@ -76,7 +76,7 @@ def test_a_table_without_room_is_folded(manual) -> None:
     assert sorted(words.replace("-", "")) == sorted(wide)
 
 
-def test_headings_and_strong_words_are_told_apart(manual) -> None:
+def test_headings_and_strong_words_are_distinguished(manual) -> None:
     lines = rendered(manual.named("install"), manual, 80)
 
     assert lines[0] == (Piece("Install on a CE", strong=True),)

@@ -326,7 +326,7 @@ def test_times_of_qacct(text, seconds) -> None:
 
 
 def test_the_year_of_qacct_is_that_of_the_zone() -> None:
-    """A time without its year is of this year, which began already where the clocks are ahead."""
+    """A time without its year is of this year, which started already where the clocks are ahead."""
     new_year = utc(2026, 12, 31, 23)
     ahead = timezone(timedelta(hours=2))
 
@@ -344,14 +344,14 @@ def test_no_time_of_qacct(text) -> None:
 @pytest.mark.parametrize(
     "text", ["@1795170600", "179517060", "2026", "2026-11-20", "-7d", "202611201030Z", "+112010300"]
 )
-def test_other_times_beside_those_of_qacct(text) -> None:
+def test_other_times_next_to_those_of_qacct(text) -> None:
     """Every other form is left to those who read it everywhere."""
     assert qacct_seconds(text, NOW, UTC) is None
 
 
 @given(st.datetimes(datetime(1971, 1, 1), datetime(9990, 1, 1)), st.sampled_from(["month", "week", "year"]))
 def test_periods_follow_each_other_without_gap(moment, kind) -> None:
-    """This period has the moment, and the last one ends where it begins."""
+    """This period has the moment, and the last one ends where it starts."""
     now_s = int(moment.replace(tzinfo=UTC).timestamp())
 
     begin, before = period_of(kind, "this", now_s)

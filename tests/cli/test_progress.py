@@ -23,7 +23,7 @@ class Terminal(io.StringIO):
 
 
 def on_a_terminal(monkeypatch) -> Terminal:
-    """Standard error, and nobody is patient. Called by the test: pytest puts its own there before each."""
+    """Standard error, and no one is patient. Called by the test: pytest puts its own there before each."""
     there = Terminal()
     monkeypatch.setattr(sys, "stderr", there)
     monkeypatch.setattr(progress, "_PATIENCE_S", 0.0)
@@ -72,7 +72,7 @@ def test_nothing_of_it_goes_into_a_file(capsys, monkeypatch) -> None:
 
 
 def test_a_request_to_end_is_not_lost() -> None:
-    """Where the exception gets lost, what goes on hears of the request in its next turn."""
+    """Where the exception gets lost, what continues hears of the request in its next turn."""
     before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
     try:
         with until_signal() as goes_on:

@@ -183,7 +183,7 @@ def test_what_waits_keeps_its_names(site, run) -> None:
 
 
 def test_a_mistyped_user_is_an_error(site, run) -> None:
-    """What nobody is called changes nothing and says so; who was forgotten, or has pruned jobs alone, is known."""
+    """What no one is called changes nothing and says so; who was forgotten, or has pruned jobs alone, is known."""
     published(site, run)
     dn = next(iter(users(site)))
     for plan in ((), ("--plan",)):

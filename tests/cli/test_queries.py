@@ -1,4 +1,4 @@
-"""`arcacct query`: everybody may ask, nobody may do anything else."""
+"""`arcacct query`: everybody may ask, no one may do anything else."""
 
 from __future__ import annotations
 
@@ -151,7 +151,7 @@ def test_the_result_counts_as_memory(unchanged, form, value) -> None:
     assert large - small < 64 + 48
 
 
-def test_asking_goes_on_beside_a_writer(ours) -> None:
+def test_asking_continues_next_to_a_writer(ours) -> None:
     """While a transaction writes, a query answers with what was committed before."""
     here = corpus.place(ours.control)
     with closing(open_accounting(here)) as con, writing(con, here):

@@ -16,7 +16,7 @@ from arcacct.arex.control_files import job_file
 
 @pytest.fixture
 def control(tmp_path: pathlib.Path) -> pathlib.Path:
-    """A control directory with one finished job, beside an arc.conf."""
+    """A control directory with one finished job, next to an arc.conf."""
     configured(tmp_path)
     lay(tmp_path / "control", Files())
     return tmp_path / "control"
@@ -152,7 +152,7 @@ def test_maintenance_is_75(control: pathlib.Path) -> None:
     assert "maintenance exists" in done.stderr
 
 
-def test_deleted_is_told(control: pathlib.Path) -> None:
+def test_deleted_is_reported(control: pathlib.Path) -> None:
     """A deleted job needs no record, and the command says why."""
     done = arcacct("--config", control.parent / "arc.conf", "record", control, JOB, "DELETED")
 

@@ -27,7 +27,7 @@ from arcacct.files.directories import private_directory
 
 @pytest.fixture
 def control(tmp_path: pathlib.Path) -> pathlib.Path:
-    """A control directory with three jobs, beside an arc.conf."""
+    """A control directory with three jobs, next to an arc.conf."""
     configured(tmp_path)
     for job_id in "ABC":
         lay(tmp_path / "control", Files(), job_id)
@@ -268,7 +268,7 @@ def test_what_does_not_go_together_is_64(control: pathlib.Path, arguments: list[
     assert not (control / "accounting").exists()
 
 
-def test_every_kind_is_told(control: pathlib.Path, tmp_path: pathlib.Path) -> None:
+def test_every_kind_is_reported(control: pathlib.Path, tmp_path: pathlib.Path) -> None:
     """One line has the count of each kind of thing that the database lacked."""
     conf = control.parent / "arc.conf"
     lay(control, Files("INLRMS", NOON_NS - 10**15), "A")
@@ -291,7 +291,7 @@ def test_every_kind_is_told(control: pathlib.Path, tmp_path: pathlib.Path) -> No
     )
 
 
-def test_a_job_without_usage_is_told_and_given_up(control: pathlib.Path) -> None:
+def test_a_job_without_usage_is_reported_and_given_up(control: pathlib.Path) -> None:
     """A job that ended and whose files are gone is named once, with the command that accepts that."""
     conf = control.parent / "arc.conf"
     lay(control, Files("INLRMS", NOON_NS - 10**15), "Gone")

@@ -40,7 +40,7 @@ def run(site: Site, capsys):
 
 
 def test_plan_sends_nothing(site, run) -> None:
-    """--plan says what would be sent to whom, and nobody receives anything."""
+    """--plan says what would be sent to whom, and no one receives anything."""
     code, out, _err = run("republish", *PERIOD, "--plan")
 
     assert code == 0
@@ -95,7 +95,7 @@ def test_write_to_writes_the_exact_bytes(site, run, tmp_path) -> None:
 
     assert code == 0
     (file,) = target.iterdir()
-    # It has the names of users: for nobody else, whatever the umask.
+    # It has the names of users: for no one else, whatever the umask.
     assert [path.stat().st_mode & 0o777 for path in (target, file)] == [0o700, 0o600]
     assert file.read_bytes().startswith(b"<?xml")
     assert file.read_bytes().count(b"<JobUsageRecord") == 35
@@ -175,7 +175,7 @@ def test_why_tells_the_whole_story(site, run) -> None:
     assert f"job {JOB}" in out
     assert "finished/job." in out
     assert "ACCEPTED" in out
-    # Both are sent to side by side: whoever begins first has the first number.
+    # Both are sent to side by side: whoever starts first has the first number.
     assert re.search(r"sgas:s: message [12] \(ur, publish\)", out)
     assert "accepted with HTTP 200" in out
     assert "apel:a: message" in out
@@ -219,7 +219,7 @@ def test_quarantine_names_retries_and_drops(site, run) -> None:
 
 
 def test_dropped_records_are_never_sent(site, run) -> None:
-    """Drop is for ever: the next runs do not send the record, and it stays listed."""
+    """Drop is permanently: the next runs do not send the record, and it stays listed."""
     site.box.faults.answer("sgas", 500, "smallint out of range", times=None, containing=JOB)
     run("publish", "--since", "2026-11-01", "--target", "s")
     run("quarantine", "drop", JOB)
@@ -231,7 +231,7 @@ def test_dropped_records_are_never_sent(site, run) -> None:
 
 
 def test_all_are_dropped_only_when_asked_or_told(site, run, monkeypatch) -> None:
-    """Without a terminal nobody can be asked, so nothing is dropped; with --yes all are."""
+    """Without a terminal no one can be asked, so nothing is dropped; with --yes all are."""
     site.box.faults.answer("sgas", 500, "smallint out of range", times=None, containing=JOB)
     run("publish", "--since", "2026-11-01", "--target", "s")
     run("publish", "--now", "--target", "s")
@@ -255,7 +255,7 @@ def test_a_group_can_read_after_publishing(site, run) -> None:
     assert {"accounting.db-wal", "accounting.db-shm", "publishing.db-wal", "publishing.db-shm"} <= left
 
 
-def test_a_spool_that_cannot_be_read_is_told(site, run) -> None:
+def test_a_spool_that_cannot_be_read_is_reported(site, run) -> None:
     """It is not taken for an empty one; what is recorded is published."""
     pathlib.Path(site.path, "control", "accounting", "arcacct", "spool").write_text("not a directory")
 
@@ -267,7 +267,7 @@ def test_a_spool_that_cannot_be_read_is_told(site, run) -> None:
 
 
 @pytest.mark.parametrize("command", [("publish", "--now"), ("republish", *PERIOD)], ids=["publish", "republish"])
-def test_what_is_set_aside_of_the_spool_is_told(site, run, command) -> None:
+def test_unusable_files_of_the_spool_are_reported(site, run, command) -> None:
     """Publishing drains the spool; what it cannot use it names as the sweep would, since no sweep finds it again."""
     spool = os.path.join(site.path, "control", "accounting", "arcacct", "spool")
     os.makedirs(spool, exist_ok=True)

@@ -282,7 +282,7 @@ def test_a_site_says_how_much_room_its_database_needs(clinic, run) -> None:
         assert [one["verdict"] for one in room if one["verdict"] == "error"] == verdicts
 
 
-def test_a_database_that_was_moved_is_not_made_anew(clinic, run) -> None:
+def test_a_database_that_was_moved_is_not_made_again(clinic, run) -> None:
     """It says where the site has one, and neither makes another nor offers to remove what the site has."""
     fresh = {one["step"]: one for one in json.loads(run("setup", "--check", "--format", "json").stdout)}
     assert str(clinic.here.database) in fresh["database"]["undo"][0]

@@ -64,7 +64,7 @@ def test_every_filter_selects_what_arcctl_selected(arex_file, name) -> None:
 
 
 def test_asking_leaves_a_rex_s_file_as_it_is(arex_file) -> None:
-    """Nothing appears beside A-REX's file, and no byte or time of it changes: SQLite never opens it."""
+    """Nothing appears next to A-REX's file, and no byte or time of it changes: SQLite never opens it."""
     before = arex_file.read_bytes(), arex_file.stat().st_mtime_ns
 
     arcacct("--database", arex_file, "stats")
@@ -101,7 +101,7 @@ def test_filters_count_the_jobs_they_name(arex_file, options, jobs) -> None:
     assert (done.stdout, done.stderr) == (f"{expected}\n", "")
 
 
-def test_a_name_that_no_job_has_is_told(arex_file) -> None:
+def test_a_name_that_no_job_has_is_reported(arex_file) -> None:
     """A misspelt VO gives no jobs, and says why."""
     done = arcacct("--database", arex_file, "stats", "-o", "jobcount", "--filter-vo", "atals")
 
@@ -247,7 +247,7 @@ def test_any_interval_has_the_sums_of_its_jobs(
 
 
 def test_an_interval_of_arcctl_is_answered_from_sums(kept_sums) -> None:
-    """`-b MONTH -e MONTH` begins and ends one second later than the sums do: no other job is read for it."""
+    """`-b MONTH -e MONTH` starts and ends one second later than the sums do: no other job is read for it."""
     october = Selection(after_s=FIRSTS[0], until_s=FIRSTS[1])
     for keys in (("vo",), ("user_dn", "queue"), ("day",), ("node_names",)):
         kept = questions.kept_parts(kept_sums, october, keys, details=True, everything=False)
@@ -445,7 +445,7 @@ def test_a_period_has_the_jobs_that_ended_in_it(unchanged, options, bounds) -> N
     ],
 )
 def test_questions_that_mean_nothing_are_refused(unchanged, options, words) -> None:
-    """A range that ends before it begins, two ranges, an order by nothing: 64, and why."""
+    """A range that ends before it starts, two ranges, an order by nothing: 64, and why."""
     done = arcacct("--config", unchanged.conf, "stats", *options)
 
     assert (done.returncode, done.stdout) == (64, "")
@@ -511,7 +511,7 @@ def _measured(con) -> None:
 
 
 @pytest.mark.parametrize("options", [(), ("--from", "2026-11-20T00:00:01", "--to", "2027")], ids=["all", "a range"])
-def test_gpu_hours_and_energy_are_what_is_told_of_the_jobs(ours, options) -> None:
+def test_gpu_hours_and_energy_are_those_reported_for_the_jobs(ours, options) -> None:
     """From telemetry, else from sacct, never from both; what is no measurement harms nothing; unknown is not 0."""
     asked = ("--config", ours.conf, "stats", "--by", "year", "--gpu", "--format", "json", *options)
     (without,) = json.loads(arcacct(*asked).stdout)

@@ -88,7 +88,7 @@ def test_a_poisoned_record(site) -> None:
     ("days", "severity"), [(0, facts.OK), (2, facts.WARNING), (4, facts.CRITICAL)], ids=["today", "2 days", "4 days"]
 )
 def test_a_record_that_waits_for_another_try(site, days, severity) -> None:
-    """A refusal that nobody believes yet is no alarm, but one that lasts for days is; it says when the next try is."""
+    """A refusal that no one believes yet is no alarm, but one that lasts for days is; it says when the next try is."""
     with closing(open_publishing(site.here)) as con:
         record = ledger.SentRecord("J", 1, 1, 1, b"")
         ledger.record_intent(
@@ -134,7 +134,7 @@ def test_a_certificate_that_expires(site, days, severity) -> None:
 
 
 def test_a_spool_that_fills(site) -> None:
-    """Events that nobody takes out are a warning by their number, critical by their age."""
+    """Events that no one takes out are a warning by their number, critical by their age."""
     os.makedirs(site.here.spool, exist_ok=True)
     for number in range(120):
         with open(f"{site.here.spool}/{number}-FINISHED-J{number}", "w") as file:
@@ -158,7 +158,7 @@ def test_a_note_of_the_place_that_is_none(site) -> None:
     assert site.metrics(74)["arcacct_check", "database"] == facts.CRITICAL
 
 
-def test_a_job_that_nobody_knows_the_usage_of(site) -> None:
+def test_a_job_that_no_one_knows_the_usage_of(site) -> None:
     """A job that has ended, whose files are gone, is a warning with what to do; `job why` and metrics tell it, too."""
     job_id = corpus.names()["multicore"]
     site.update(
@@ -357,7 +357,7 @@ def test_records_that_lack_something(site) -> None:
 
 
 def test_what_the_figures_rest_on_is_said(site) -> None:
-    """How many jobs nobody measured, and how many have the benchmark that is sent for want of one."""
+    """How many jobs no one measured, and how many have the benchmark that is sent for want of one."""
 
     def measured() -> str:
         done = arcacct("--config", site.conf, "status", "--format", "json")
@@ -378,7 +378,7 @@ def test_what_the_figures_rest_on_is_said(site) -> None:
     assert found["arcacct_recent_jobs",] == jobs
 
 
-def test_jobs_that_nobody_measured_raise_an_alarm(site) -> None:
+def test_jobs_that_no_one_measured_raise_an_alarm(site) -> None:
     """From ten jobs on, when they are 5 % of all; half of all is critical. Metrics, doctor and plug-in agree."""
     jobs = int(site.metrics()["arcacct_recent_jobs",])
 

@@ -72,11 +72,11 @@ def test_job_records_need_nothing_but_words(tmp_path, box, run) -> None:
 
     assert code == 0
     assert "our records replace 39 of them (same id and end)" in err
-    assert "1.0 for every job): 0.02 normalised hours, with the recorded ones 0.20" in err
+    assert "1.0 for every job): 0.02 normalised hours instead of 0.20" in err
 
 
 def test_job_records_of_version_6_are_all_replaced(tmp_path, box, run) -> None:
-    """Nothing is noted, and nobody is asked."""
+    """Nothing is noted, and no one is asked."""
     jura_site.site(tmp_path, box, 6, URS)
     code, _out, err = run("switch")
 
@@ -86,7 +86,7 @@ def test_job_records_of_version_6_are_all_replaced(tmp_path, box, run) -> None:
 
 
 def test_a_database_elsewhere(tmp_path, box, run) -> None:
-    """PATH is an old CE's database, with the publishing.db beside it."""
+    """PATH is an old CE's database, with the publishing.db next to it."""
     jura_site.site(tmp_path, box, 6)
     old = tmp_path / "old"
     shutil.move(tmp_path / "control" / "accounting" / "publishing.db", tmp_path / "publishing.db")
@@ -229,7 +229,7 @@ def test_setup_asks_before_there_is_a_database(tmp_path, box, run) -> None:
 
 
 def test_a_plan_that_knows_no_message_of_jura_settles_nothing(tmp_path, box, run) -> None:
-    """A-REX has created its database anew: `switch` says so and fails, and the month stays held."""
+    """A-REX has created its database again: `switch` says so and fails, and the month stays held."""
     jura_site.site(tmp_path, box, 6)
     con = sqlite3.connect(tmp_path / "control" / "accounting" / "publishing.db")
     con.execute("UPDATE AccountingTargets SET LastEndTime = LastEndTime - 15 * 86400")

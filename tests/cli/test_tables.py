@@ -45,7 +45,7 @@ def in_format(form: str, *row: object) -> str:
 
 @pytest.mark.parametrize("formula", FORMULAS)
 def test_a_spreadsheet_gets_no_formula_from_a_job(formula) -> None:
-    """A text that a spreadsheet would run is one that begins with an apostrophe; nothing else of it changes."""
+    """A text that a spreadsheet would run is one that starts with an apostrophe; nothing else of it changes."""
     (_head, (cell,)) = csv.reader(io.StringIO(in_format("spreadsheet", formula), newline=""))
 
     assert cell == "'" + formula.replace("\t", r"\t").replace("\r", r"\r").replace("\n", r"\n")

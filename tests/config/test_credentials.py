@@ -130,7 +130,7 @@ def test_a_pipe_is_not_waited_for(tmp_path, host_key):
 
 
 def test_ca_directory(tmp_path, host_key):
-    """OpenSSL looks for hashed names only: a directory without one trusts nobody."""
+    """OpenSSL looks for hashed names only: a directory without one trusts no one."""
     assert "cannot be read" in ca_directory_findings(str(tmp_path / "missing"), NOW)[0].text
     (empty := tmp_path / "empty").mkdir()
     assert "fill it" in ca_directory_findings(str(empty), NOW)[0].text

@@ -166,7 +166,7 @@ def test_our_blocks_do_not_belong_in_arc_conf(tmp_path):
 
 
 def test_misplaced_lines_are_errors_in_our_file_and_warnings_in_arcs(tmp_path):
-    """A-REX passes over a line it cannot read, and so do we; arcacct.conf has to be right."""
+    """A-REX ignores a line it cannot read, and so do we; arcacct.conf must be right."""
     _, problems = examine(conf_files.read(tmp_path, SGAS + "some words\n", "[common]\nsome words\n"), kinds())
     assert [(problem.severity, problem.line) for problem in problems] == [("warning", 2), ("error", 3)]
 
@@ -244,7 +244,7 @@ def test_a_name_that_is_not_one_target_lists_those_there_are(tmp_path, name, com
     assert str(raised.value) == complaint
 
 
-def test_lines_that_only_a_rex_sees_are_told(tmp_path):
+def test_lines_that_only_a_rex_sees_are_reported(tmp_path):
     """A block of arcacct.conf replaces that of arc.conf, so its VO would be that of A-REX's records alone."""
     arc = conf_files.ARC + "[arex/jura]\nvomsless_vo = tokens atlas\n"
     for ours, told in (("[arex/jura]\nvo_group = /atlas\n", True), ("[arex/jura]\nvomsless_vo = dteam\n", False)):

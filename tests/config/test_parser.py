@@ -106,7 +106,7 @@ def test_a_block_of_arcacct_conf_replaces_the_whole_block(tmp_path):
 
 
 def test_a_block_written_twice_in_one_file_is_complained_about(tmp_path):
-    """The second replaces the first, as in ARC, which nobody expects."""
+    """The second replaces the first, as in ARC, which no one expects."""
     conf = conf_files.read(tmp_path, arc="[a]\nx = 1\n[b]\n[a]\ny = 2\n")
     assert (conf.get("a", "x"), conf.get("a", "y")) == (None, "2")
     assert conf_files.lines(conf.complaints, tmp_path) == [
@@ -292,7 +292,7 @@ def test_arcacct_conf_replaces_what_came_together(tmp_path, conf_d):
     assert conf.files == [f"{tmp_path}/arc.conf", f"{conf_d}/1.conf", f"{tmp_path}/arcacct.conf"]
 
 
-def test_the_directory_is_beside_the_file_that_is_read(tmp_path, monkeypatch):
+def test_the_directory_is_next_to_the_file_that_is_read(tmp_path, monkeypatch):
     """Also with --config and $ARC_CONFIG; none belongs to the file that A-REX runs with, which has it all."""
     for name in ("site.conf", "arched-arex.cfg"):
         (tmp_path / name).write_text("[a]\nx = 1\n")
@@ -315,7 +315,7 @@ def test_without_arc_conf_the_files_still_count(tmp_path, conf_d, monkeypatch):
     assert said.startswith("arc.conf: warning: no such file, and A-REX does not start without it; create it")
 
 
-def test_what_was_changed_since_a_rex_started_is_told(tmp_path, conf_d, monkeypatch):
+def test_changes_since_the_start_of_a_rex_are_reported(tmp_path, conf_d, monkeypatch):
     """Commands read what A-REX runs with, so a new file counts only when A-REX was restarted."""
     arc = conf_files.write(tmp_path)
     (conf_d / "1.conf").write_text(MOVED)

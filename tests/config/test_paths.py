@@ -21,7 +21,7 @@ def test_without_a_configuration_arcs_defaults_hold():
 
 
 def test_database_option_moves_everything_of_ours(tmp_path):
-    """publishing.db, spool and locks stay beside the database."""
+    """publishing.db, spool and locks stay next to the database."""
     here = places(conf_files.read(tmp_path, "[arcacct]\ndatabase = /data/acct/jobs.db\nread_group = staff\n"))
     assert (here.controldir, here.database) == (f"{tmp_path}/control", "/data/acct/jobs.db")
     assert (here.directory, here.read_group) == ("/data/acct", "staff")
@@ -53,7 +53,7 @@ def test_the_file_that_arex_writes_is_refused(tmp_path, name):
 @pytest.mark.parametrize("place", ["control", "link", "control/accepting", "control/delegations/new", "link/jobs"])
 @pytest.mark.parametrize("option", ["database", "rehearsal", "spool_fallback"])
 def test_a_directory_of_arex_is_refused(tmp_path, option, place):
-    """Whatever its spelling; below `accounting`, and beside A-REX's directories, is room for others."""
+    """Whatever its spelling; below `accounting`, and next to A-REX's directories, is room for others."""
     (tmp_path / "control").mkdir()
     (tmp_path / "link").symlink_to(tmp_path / "control")
 
@@ -116,7 +116,7 @@ def test_the_default_benchmark_is_that_of_the_lrms_block(tmp_path):
     ],
 )
 def test_what_the_recorder_cannot_use_is_refused_with_its_line(tmp_path, arc, ours, complaint):
-    """A wrong benchmark would be recorded for ever: better an error, and the spool."""
+    """A wrong benchmark would be recorded permanently: better an error, and the spool."""
     with pytest.raises(ConfigError, match=complaint):
         places(conf_files.read(tmp_path, ours, arc))
 
@@ -150,7 +150,7 @@ def test_a_line_vomsless_vo_has_two_forms(text, parts):
         ("[arcacct]\nvo_claim = wlcg.groups iam.example.org\n", "[arcacct] vo_claim: "),
     ],
 )
-def test_a_rule_that_cannot_be_read_is_told_with_its_line(tmp_path, line, wrong):
-    """The hook spools until it is mended: a record with another VO than the site wants would stay."""
+def test_a_rule_that_cannot_be_read_is_reported_with_its_line(tmp_path, line, wrong):
+    """The hook spools until it is repaired: a record with another VO than the site wants would stay."""
     with pytest.raises(ConfigError, match=r"arc.*\.conf:2: " + re.escape(wrong)):
         places(conf_files.read(tmp_path, line))

@@ -244,7 +244,7 @@ def test_targets_of_a_real_arc_conf_when_jura_may_run_too():
 
 
 def test_targets_in_arc_conf_stop_publishing(tmp_path):
-    """Each target that jura-ng would serve beside us is an error that says where to move it."""
+    """Each target that jura-ng would serve next to us is an error that says where to move it."""
     _, problems = examine(conf_files.read(tmp_path, DIRECTORY, conf_files.ARC + f"[arex/jura]\n{SGAS}{APEL}"), kinds())
     assert [(problem.severity, problem.block) for problem in problems] == [
         ("error", "arex/jura/sgas:one"),
@@ -256,7 +256,7 @@ def test_targets_in_arc_conf_stop_publishing(tmp_path):
 
 
 def test_targets_in_the_run_time_file_are_moved_in_the_file_it_was_made_from():
-    """Nobody edits A-REX's run-time file: the error names /etc/arc.conf, and that A-REX has to be restarted."""
+    """No one edits A-REX's run-time file: the error names /etc/arc.conf, and that A-REX must be restarted."""
     conf = Conf("/run/arched-arex.cfg", "/etc/arcacct.conf")
     conf.add(SGAS, "/run/arched-arex.cfg")
     (problem,) = examine(conf, kinds())[1]
@@ -279,7 +279,7 @@ def test_jura_without_targets_is_a_warning(tmp_path):
 
 
 def test_jura_for_the_vo_of_arex_records_is_no_warning(tmp_path):
-    """A-REX 7 reads vomsless_vo in arc.conf for its own database: nobody is told to take the block away."""
+    """A-REX 7 reads vomsless_vo in arc.conf for its own database: no one is told to take the block away."""
     arc = conf_files.ARC + "[arex/jura]\nvomsless_vo = atlas\n"
     assert settings(conf_files.read(tmp_path, SGAS, arc), kinds()).warnings == ()
 

@@ -76,7 +76,7 @@ def test_members_of_the_group_ask_while_nobody_has_it_open(shared, capfd) -> Non
     assert (code, len(out.splitlines())) == (0, 3)
 
 
-def test_what_begins_meanwhile_spoils_no_answer(shared) -> None:
+def test_work_that_starts_meanwhile_spoils_no_answer(shared) -> None:
     """As long as nothing is written back the file has one moment; after that the connection is good for nothing."""
     _looked_at_by_root(shared)
     with acting_as("nobody", groups=(GROUP,)):
@@ -118,7 +118,7 @@ def test_what_the_file_does_not_have_is_not_left_out(shared) -> None:
     assert "`arcacct sweep` as the user of A-REX creates them" in str(raised.value)
 
 
-def test_the_owner_who_is_refused_is_not_told_to_run_as_the_owner(shared, capfd) -> None:
+def test_the_owner_who_is_refused_is_not_advised_to_run_as_the_owner(shared, capfd) -> None:
     """He is the owner; something else refuses him: here the mode, elsewhere SELinux, an access list, the mount."""
     os.chown(shared, 65534, -1)
     shared.chmod(0)
@@ -130,8 +130,8 @@ def test_the_owner_who_is_refused_is_not_told_to_run_as_the_owner(shared, capfd)
     assert "run as" not in done.stderr
 
 
-def test_who_may_not_read_is_told_so(shared, capfd) -> None:
-    """Nobody else is told to make a database, or to write one: he lacks the group."""
+def test_a_user_who_may_not_read_gets_an_error(shared, capfd) -> None:
+    """No one else is told to make a database, or to write one: he lacks the group."""
     for prepare in (lambda: None, lambda: _looked_at_by_root(shared)):
         prepare()
         for command in (["stats"], ["--database", shared, "stats"], ["job", "info", "x"]):

@@ -36,7 +36,7 @@ def dead(here: Places, work: str) -> None:
 
 @pytest.mark.campaign
 def test_commands_wait_while_it_is_there(here) -> None:
-    """The complaint says what is being done; afterwards all goes on."""
+    """The complaint says what is being done; afterwards all continues."""
     with maintenance(here.database, "prune"):
         for refused in (open_accounting, open_publishing):
             with pytest.raises(StoreBusy, match=r"maintenance: database maintenance is running \(arcacct: prune"):
@@ -48,7 +48,7 @@ def test_commands_wait_while_it_is_there(here) -> None:
     assert not os.path.exists(here.maintenance)
 
 
-def test_a_killed_process_keeps_nobody_away(here) -> None:
+def test_a_killed_process_keeps_no_one_away(here) -> None:
     """What it left behind is cleared away by the next command, or taken over."""
     dead(here, "prune")
     open_accounting(here).close()
@@ -60,7 +60,7 @@ def test_a_killed_process_keeps_nobody_away(here) -> None:
     assert not os.path.exists(here.maintenance)
 
 
-def test_a_restore_that_was_killed_is_told(here) -> None:
+def test_a_restore_that_was_killed_is_reported(here) -> None:
     """With no database there, no command may make an empty one."""
     dead(here, "restore")
     os.rename(here.database, here.database + ".old")

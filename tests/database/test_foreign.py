@@ -201,7 +201,7 @@ def shell_words(line: str) -> list[str]:
 
 @pytest.mark.parametrize("command", ["import arex", "--database stats", "--database status", "--database db check"])
 def test_a_pipe_is_not_waited_for(tmp_path, here, path, command) -> None:
-    """Nobody will ever write it; a device is none either."""
+    """No one will ever write it; a device is none either."""
     os.mkfifo(path)
     words = command.split()
     option = ["--database", path] if words[0] == "--database" else []
@@ -238,7 +238,7 @@ def test_a_record_that_is_too_large_is_left_out_alone(tmp_path, here, path, valu
 
 @pytest.mark.parametrize("number", [0, -1, -(2**63)])
 def test_a_record_with_a_number_of_nobodys_is_a_job_like_any_other(tmp_path, here, path, number) -> None:
-    """A-REX counts from 1; what SQL made of it must not be passed over, however often the file is imported."""
+    """A-REX counts from 1; what SQL made of it must not be ignored, however often the file is imported."""
     made(path, f"UPDATE AAR SET RecordID = {number} WHERE RecordID = 1")
 
     for added in (2, 0):
@@ -263,7 +263,7 @@ def test_very_many_rows_of_one_record_are_not_read_at_once(tmp_path, here, path)
 @pytest.mark.parametrize("command", ["stats --by user", "job info STORED1", "query 'SELECT * FROM v1_jobs'"])
 @pytest.mark.parametrize("name", ["v1_jobs", "v1_usage_by_month", "CurrentUsage", "DBConfig"])
 def test_what_only_looks_like_ours_is_refused(tmp_path, here, path, command, name) -> None:
-    """A copy of our database in which a view runs for ever; the one of the site is asked as ever."""
+    """A copy of our database in which a view runs permanently; the one of the site is asked as ever."""
     (copy, *_rest) = upkeep.backups(here, str(tmp_path / "safe"))
     with closing(sqlite3.connect(copy.path)) as con:
         kind = con.execute("SELECT type FROM sqlite_master WHERE name = ?", (name,)).fetchone()[0]

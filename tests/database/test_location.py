@@ -1,4 +1,4 @@
-"""Nothing begins a second life unasked: a lost database, one that `database=` leaves behind, and `arcacct db move`."""
+"""Nothing starts a second life unasked: a lost database, one that `database=` leaves behind, and `arcacct db move`."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class CE:
         self.messages = len(self.sent)
 
     def configure(self, ours: str) -> None:
-        """Write the configuration anew, with these lines in [arcacct]."""
+        """Write the configuration again, with these lines in [arcacct]."""
         target = conf_files.DIRECTORY.replace("/var/spool/apel/outgoing", str(self.path / "out"))
         self.conf = conf_files.write(self.path, f"[arcacct]\n{ours}\n{target}apel_messages = summaries\n")
 
@@ -127,7 +127,7 @@ def test_a_database_that_is_configured_elsewhere_is_not_begun(ce: CE, words, not
 
 
 def test_the_command_line_counts_like_the_configuration(ce: CE) -> None:
-    """`--database` of a file that is not there begins none either."""
+    """`--database` of a file that is not there starts none either."""
     done = ce.run("--database", ce.path / "other.db", "sweep")
 
     assert done.returncode == 78
@@ -183,7 +183,7 @@ def test_reading_says_the_same_ways_out(ce: CE) -> None:
 
 
 def test_a_new_life_is_the_operators_word(ce: CE) -> None:
-    """It goes on from what the ledger and the note know, says what that means, and is noted."""
+    """It continues from what the ledger and the note know, says what that means, and is noted."""
     before = location.read(ce.here)
     ce.lose()
 
@@ -249,8 +249,8 @@ def test_an_empty_file_is_no_database(ce: CE) -> None:
     assert ce.run("db", "check").returncode == 0
 
 
-def test_a_restore_goes_on_from_what_it_replaces(ce: CE) -> None:
-    """The backup's life and the one it replaces are former lives; the new one begins where the backup ended."""
+def test_a_restore_continues_from_what_it_replaces(ce: CE) -> None:
+    """The backup's life and the one it replaces are former lives; the new one starts where the backup ended."""
     backup = ce.run("db", "backup", ce.path / "safe").stdout.partition(": ")[0]
     with closing(sqlite3.connect(ce.here.database)) as con:
         first, made = schema.incarnation(con), created(con)
@@ -275,7 +275,7 @@ def created(con: sqlite3.Connection) -> str:
     return str(con.execute("SELECT KeyValue FROM DBConfig WHERE KeyName = 'ARCACCT_CREATED'").fetchone()[0])
 
 
-def test_a_restore_of_a_lost_database_goes_on_from_the_note(ce: CE) -> None:
+def test_a_restore_of_a_lost_database_continues_from_the_note(ce: CE) -> None:
     """What was there is gone, but its life is known; the restore is allowed, and commands work again."""
     backup = ce.run("db", "backup", ce.path / "safe").stdout.partition(": ")[0]
     assert ce.run("db", "restore", backup, "--yes").returncode == 0
@@ -314,7 +314,7 @@ def test_the_place_of_an_older_version_is_noted(ce: CE) -> None:
 
 
 def test_files_that_were_moved_by_hand_are_known(ce: CE) -> None:
-    """The same life in another place, with nothing in the old one: it is noted and goes on."""
+    """The same life in another place, with nothing in the old one: it is noted and continues."""
     (ce.path / "elsewhere").mkdir()
     for name in ("accounting.db", "publishing.db"):
         with closing(sqlite3.connect(os.path.join(ce.here.directory, name))) as con:
@@ -341,7 +341,7 @@ def test_a_stranger_in_the_place_of_a_lost_database_is_refused(ce: CE) -> None:
     assert "not the database that" in done.stderr
 
 
-def test_a_note_that_is_none_is_told(ce: CE) -> None:
+def test_a_note_that_is_none_is_reported(ce: CE) -> None:
     """Whoever edits it is told what to do; nothing is guessed."""
     pathlib.Path(ce.here.place_note).write_text("hello\n")
 
@@ -361,7 +361,7 @@ def test_a_host_without_a_control_directory_gets_no_note(tmp_path) -> None:
 
 
 def test_events_wait_while_the_database_is_missing(host: Host) -> None:
-    """No recorder begins one; once the database is back, the sweep drains the event."""
+    """No recorder starts one; once the database is back, the sweep drains the event."""
     lay(host.control, Files())
     kept = host.database.with_name("kept.db")
     with closing(sqlite3.connect(host.database)) as con:
@@ -396,7 +396,7 @@ def test_a_plan_on_a_copy_of_the_database_takes_no_event(host: Host, tmp_path, c
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to be several users")
 def test_the_note_is_written_into_no_other_file(ce: CE, tmp_path) -> None:
-    """Root notes the place in a directory of A-REX's user, who has put a link where the note is begun."""
+    """Root notes the place in a directory of A-REX's user, who has put a link where the note is started."""
     victim = tmp_path / "of_root"
     victim.write_text("mine")
     folder = pathlib.Path(ce.here.place_note).parent

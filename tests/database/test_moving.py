@@ -62,7 +62,7 @@ def jobs(path: str | pathlib.Path) -> int:
 
 
 def test_everything_is_in_the_new_place(site: Host, tmp_path) -> None:
-    """Same life, same jobs, the spool too; stdout is the line for the configuration, and with it all goes on."""
+    """Same life, same jobs, the spool too; stdout is the line for the configuration, and with it all continues."""
     before, new = life(site.database), tmp_path / "new"
     key = site.database.parent / "pseudonyms.key"
     key.write_bytes(b"k" * 32)
@@ -213,7 +213,7 @@ def test_there_must_be_something_to_move(tmp_path) -> None:
 
 
 def test_it_asks_first(site: Host, tmp_path) -> None:
-    """Without a terminal --yes has to be said."""
+    """Without a terminal --yes must be said."""
     assert run(site, "db", "move", tmp_path / "new").returncode == 64
     assert not (tmp_path / "new").exists()
 
@@ -250,7 +250,7 @@ def test_the_group_reads_in_the_new_place(site: Host, tmp_path) -> None:
 
 
 def test_without_a_note_nothing_is_moved(site: Host, tmp_path) -> None:
-    """Where no note can be kept, the old configuration would begin anew: the move is refused."""
+    """Where no note can be kept, the old configuration would start again: the move is refused."""
     os.unlink(site.places.place_note)
     os.mkdir(site.places.place_note)
 
@@ -289,7 +289,7 @@ def killed(site: Host, new: pathlib.Path, steps: int) -> subprocess.CompletedPro
 def test_killed_at_any_moment_one_place_is_complete(tmp_path) -> None:
     """
     Before every rename, unlink, mkdir and sync: the place that is noted has everything, another configuration is
-    refused, a callout of the old one loses nothing, and the same command goes on to the end.
+    refused, a callout of the old one loses nothing, and the same command continues to the end.
     """
     for steps in range(1000):
         folder = tmp_path / str(steps)

@@ -75,7 +75,7 @@ def test_the_text_of_this_schema_is_written_down(kind: DatabaseKind) -> None:
     """
     A later program needs it for databases and backups of this one, word for word, with the views of all sources.
 
-    ``ARCACCT_WRITE_DOCS=1`` writes it anew.
+    ``ARCACCT_WRITE_DOCS=1`` writes it again.
     """
     with closing(in_memory(kind)) as fresh:
         create_views(fresh, *(SOURCES if kind is ACCOUNTING else ()))
@@ -106,7 +106,7 @@ def test_a_database_is_created_once(tmp_path: pathlib.Path, kind: DatabaseKind) 
 
 
 def test_the_tables_of_arex_keep_their_version(tmp_path: pathlib.Path) -> None:
-    """DBSCHEMA_VERSION stays ARC's 1; ours is beside it, with a random name for this life of the database."""
+    """DBSCHEMA_VERSION stays ARC's 1; ours is next to it, with a random name for this life of the database."""
     with closing(open_accounting(places(None, set_up(tmp_path)))) as con:
         config = dict(con.execute("SELECT KeyName, KeyValue FROM DBConfig").fetchall())
 
@@ -117,7 +117,7 @@ def test_the_tables_of_arex_keep_their_version(tmp_path: pathlib.Path) -> None:
 
 
 def test_two_databases_have_two_incarnations(tmp_path: pathlib.Path) -> None:
-    """A database that is made anew is not the one that a cursor belongs to."""
+    """A database that is made again is not the one that a cursor belongs to."""
     names = set()
     for folder in ("a", "b"):
         with closing(open_accounting(places(None, set_up(tmp_path / folder)))) as con:
@@ -388,7 +388,7 @@ def test_a_database_of_0_1_is_refused(tmp_path: pathlib.Path) -> None:
 def test_a_database_of_an_unreleased_schema_is_refused_with_the_way_out(
     tmp_path: pathlib.Path, kind: DatabaseKind, number: int
 ) -> None:
-    """Only a backup of a release goes on; nothing is changed."""
+    """Only a backup of a release continues; nothing is changed."""
     path = tmp_path / "x.db"
     of_0_2(str(path), kind)
     _set_version(str(path), str(number))
@@ -418,7 +418,7 @@ def test_a_ledger_that_0_2_has_not_carried_over_is_refused(tmp_path: pathlib.Pat
 
 
 def test_an_older_database_goes_forward_after_a_backup(tmp_path: pathlib.Path) -> None:
-    """Only the missing scripts run, what was recorded stays, and the database of before lies beside it, private."""
+    """Only the missing scripts run, what was recorded stays, and the database of before lies next to it, private."""
     path = str(tmp_path / "x.db")
     of_0_2(path)
     with closing(sqlite3.connect(path)) as con:
@@ -645,7 +645,7 @@ def test_the_databases_are_their_owners_alone(tmp_path: pathlib.Path, umask: int
 
 
 def test_an_unknown_read_group_makes_nothing(tmp_path: pathlib.Path) -> None:
-    """A slip in read_group= is an error of the configuration, before a database is made that nobody can read."""
+    """A slip in read_group= is an error of the configuration, before a database is made that no one can read."""
     path = tmp_path / "ours" / "x.db"
 
     with pytest.raises(ConfigError, match="read_group=nosuchgroup: this host has no such group"):
@@ -654,7 +654,7 @@ def test_an_unknown_read_group_makes_nothing(tmp_path: pathlib.Path) -> None:
 
 
 def _group() -> str:
-    """A group that nobody's own group is not."""
+    """A group that no one's own group is not."""
     return next(group.gr_name for group in grp.getgrall() if group.gr_name in ("games", "users", "daemon"))
 
 

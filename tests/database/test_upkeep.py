@@ -168,7 +168,7 @@ def test_a_backup_in_a_directory_of_another_user(here, public_dir) -> None:
 
 
 def test_a_restore_brings_the_backup_back_in_a_new_life(here, tmp_path) -> None:
-    """The jobs of the backup, another incarnation; the old database is kept beside it, whole."""
+    """The jobs of the backup, another incarnation; the old database is kept next to it, whole."""
     copy = upkeep.backups(here, str(tmp_path / "backups"))[0].path
     with closing(open_accounting(here)) as con:
         stored_jobs.add(con, here, stored_jobs.job(4))
@@ -372,7 +372,7 @@ def test_a_crafted_backup_is_refused(here, tmp_path, name) -> None:
 
 
 def test_a_table_of_the_site_and_statistics_are_let_through(here, tmp_path) -> None:
-    """Nobody runs them."""
+    """No one runs them."""
     (copy, *_rest) = upkeep.backups(here, str(tmp_path / "safe"))
     with closing(sqlite3.connect(copy.path)) as con:
         con.executescript("CREATE TABLE Notes (Text); ANALYZE")
@@ -390,7 +390,7 @@ def test_a_backup_of_the_first_release_is_restored(here, tmp_path, kind) -> None
     assert upkeep.restore(here, str(old)).scripts
 
 
-def test_a_restore_waits_for_nobody_for_ever(here, tmp_path) -> None:
+def test_a_restore_waits_only_for_a_limited_time(here, tmp_path) -> None:
     """A process that has the old database open would go on writing it: it is named, and nothing is changed."""
     copy = upkeep.backups(here, str(tmp_path / "backups"))[0].path
     code = (
@@ -453,7 +453,7 @@ def test_events_during_an_upgrade_are_not_lost(tmp_path, monkeypatch) -> None:
         for name in names:
             job_files.lay(ce.control, job_files.Files(), name)
             ce.call("FINISHED", name)
-        # Without it the next line would wait for ever.
+        # Without it the next line would never end.
         assert os.path.exists(ce.places.maintenance)
         with pytest.raises(StoreBusy, match=r"maintenance is running .*upgrade"):
             open_accounting(ce.places)

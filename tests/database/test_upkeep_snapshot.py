@@ -1,4 +1,4 @@
-"""Copies for readers: whole, of one moment, exchanged at once, and nobody else's file is touched."""
+"""Copies for readers: whole, of one moment, exchanged at once, and no one else's file is touched."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def add(here: Places, number: int) -> None:
     leave_open(con, here.database)
 
 
-def test_a_snapshot_needs_nothing_beside_it(here, folder) -> None:
+def test_a_snapshot_needs_nothing_next_to_it(here, folder) -> None:
     """Both databases, also what is in the WAL alone; no WAL of their own, read-only, for their owner, of one second."""
     assert os.path.getsize(f"{here.database}-wal") > 0
 
@@ -94,7 +94,7 @@ def test_a_reader_asks_a_snapshot_without_a_configuration(here, folder, words) -
 
 
 def test_who_has_the_last_one_open_keeps_it(here, folder) -> None:
-    """The exchange is a rename: a reader goes on in the old one, the next one gets the new."""
+    """The exchange is a rename: a reader continues in the old one, the next one gets the new."""
     (made, _ledger) = snapshots(here, folder)
     with closing(sqlite3.connect(f"file:{made.path}?mode=ro", uri=True)) as reader:
         assert reader.execute("SELECT count(*) FROM AAR").fetchone() == (3,)
@@ -243,7 +243,7 @@ def test_a_full_disk_leaves_the_last_one(here, folder, tmp_path) -> None:
     assert re.fullmatch(rf"{disk}: 102 MB are free and 13\d MB are needed; free space \[\]", known)
     assert re.search(r"the backup failed: .*disk.*\[\]$", unknown)
 
-    # In the middle of a copy, beside the last one.
+    # In the middle of a copy, next to the last one.
     snapshots(here, folder)
     add(here, 3)
     limited = "resource.setrlimit(resource.RLIMIT_FSIZE, (300_000, 300_000)); made()"
@@ -323,7 +323,7 @@ def test_two_at_once(here, folder) -> None:
 
 
 def test_a_damaged_database_leaves_the_last_one(here, folder) -> None:
-    """A copy of damage is shown to nobody."""
+    """A copy of damage is shown to no one."""
     (made, _ledger) = snapshots(here, folder)
     with closing(sqlite3.connect(here.database)) as con:
         con.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
@@ -360,7 +360,7 @@ def test_a_snapshot_is_no_backup(here, folder) -> None:
 
 
 def test_the_ledger_of_a_lost_life_goes(here, folder) -> None:
-    """What is shown belongs together: where there is no ledger any more, no old one is shown beside the new jobs."""
+    """What is shown belongs together: where there is no ledger any more, no old one is shown next to the new jobs."""
     snapshots(here, folder)
     # Nor one that was copied by who was killed then.
     shutil.copytree(folder, f"{folder}/.new-snapshot")

@@ -135,7 +135,7 @@ def test_what_the_launcher_starts(host: Host, tmp_path: pathlib.Path, state: str
          str(host.control), JOB, state],
         env={"PATH": "/usr/bin:/bin"}, check=True,
     )  # fmt: skip
-    # A file for each process: strace begins with the one that A-REX would start.
+    # A file for each process: strace starts with the one that A-REX would start.
     launcher, *others = [file.read_text() for file in sorted(traces.iterdir(), key=lambda file: int(file.suffix[1:]))]
     programs = [pathlib.Path(name).name for name in re.findall(r'execve\("([^"]+)".* = 0\n', "".join(others))]
 
@@ -329,7 +329,7 @@ def test_a_control_directory_with_odd_characters_is_one(
          "line end in id", "not ASCII", "title as id",
          "clear screen as state", "line end in directory"],
 )  # fmt: skip
-def test_wrong_arguments_are_told_and_harmless(
+def test_wrong_arguments_are_reported_and_harmless(
     tmp_path: pathlib.Path, shell: tuple[str, ...], arguments: list[str]
 ) -> None:
     """A slip in the callout line is answered with the usage; nothing is written, and exit is 0."""
@@ -388,7 +388,7 @@ def test_no_limit_of_a_rex_fails_a_job(host: Host, shell: tuple[str, ...], limit
     assert {(JOB, "SUBMIT"), (JOB, "FINISHED")} <= {*events(str(host.database))}
 
 
-def test_a_log_that_nobody_reads(host: Host, shell: tuple[str, ...], tmp_path: pathlib.Path) -> None:
+def test_a_log_that_no_one_reads(host: Host, shell: tuple[str, ...], tmp_path: pathlib.Path) -> None:
     """The other end of stderr is closed: a complaint ends neither the launcher nor the try of the second spool."""
     pathlib.Path(host.places.spool).write_text("in the way")
     reader, writer = os.pipe()

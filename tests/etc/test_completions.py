@@ -42,7 +42,7 @@ def run(shell: str, script: str, *arguments: object) -> list[str]:
 
 @pytest.mark.parametrize("shell", SHELLS)
 def test_the_files_are_what_the_program_prints(shell) -> None:
-    """``ARCACCT_WRITE_DOCS=1`` writes them anew, as a newer click may print something else."""
+    """``ARCACCT_WRITE_DOCS=1`` writes them again, as a newer click may print something else."""
     if shell == "bash" and shutil.which("bash") is None:
         pytest.skip("this host has no bash, whose version decides the script")
     printed = arcacct(environment={"_ARCACCT_COMPLETE": f"{shell}_source"}).stdout

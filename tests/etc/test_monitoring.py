@@ -28,7 +28,7 @@ SET_BY_PROMETHEUS = {"instance", "job"}
 
 @pytest.fixture(scope="module")
 def promtool() -> str:
-    """Of Debian's package prometheus; where ARCACCT_PROMTOOL says that it is there, it has to be."""
+    """Of Debian's package prometheus; where ARCACCT_PROMTOOL says that it is there, it must be."""
     found = os.environ.get("ARCACCT_PROMTOOL") or shutil.which("promtool")
     if found is None:
         pytest.skip("there is no promtool here (Debian: in the package prometheus)")
@@ -45,7 +45,7 @@ def told(promtool: str, *arguments: object) -> str:
 
 @pytest.mark.parametrize("expression", sorted({*RULE_EXPRESSIONS, *PANEL_EXPRESSIONS}))
 def test_expressions_name_what_is_written(expression: str) -> None:
-    """Each metric is one of ours, with the labels that it has: a rule about any other would be silent for ever."""
+    """Each metric is one of ours, with the labels that it has: a rule about any other would be silent permanently."""
     names = re.findall(r"(arcacct_\w+)(?:\{([^}]*)\})?", expression)
     assert names
     for name, matchers in names:

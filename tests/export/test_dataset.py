@@ -171,7 +171,7 @@ def test_names_that_are_no_directories_are_refused(name) -> None:
 
 def test_columns_are_those_of_the_views() -> None:
     """
-    Same names in the same order, without the texts of times and, beside jobs, without the job's long name.
+    Same names in the same order, without the texts of times and, next to jobs, without the job's long name.
 
     Jobs that are held are not in a dataset, and of the others it has what counts: it has no word of holds.
     """

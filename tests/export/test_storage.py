@@ -80,7 +80,7 @@ def test_what_a_link_leads_to_is_no_part_of_the_dataset(store, tmp_path) -> None
 
 
 def test_the_dataset_itself_may_be_a_link_of_the_administrator(store, tmp_path) -> None:
-    """As long as nobody else can have put it there; it is the same place then."""
+    """As long as no one else can have put it there; it is the same place then."""
     (tmp_path / "link").symlink_to(store.place)
     linked = LocalStore(str(tmp_path / "link"))
     assert (listed(linked), linked.read(HERE.manifest)) == ((sorted(BOTH), []), b"{}")
@@ -90,7 +90,7 @@ def test_the_dataset_itself_may_be_a_link_of_the_administrator(store, tmp_path) 
 @pytest.mark.parametrize("kind", ["pipe", "directory", "link", "device", "socket"])
 @pytest.mark.parametrize("name", [HERE.manifest, PART])
 def test_what_is_no_file_is_neither_listed_nor_opened(store, name, kind) -> None:
-    """It is named at once: nobody waits for whoever writes into a pipe."""
+    """It is named at once: no one waits for whoever writes into a pipe."""
     strange = path(store, name)
     strange.unlink()
     if kind == "pipe":
@@ -150,7 +150,7 @@ def test_only_names_of_the_layout_are_looked_at(store) -> None:
 
 @pytest.mark.campaign
 def test_a_folder_of_very_many_files_is_left_out(store) -> None:
-    """And nothing beside it; so is a site of very many folders."""
+    """And nothing next to it; so is a site of very many folders."""
     folder = path(store, HERE.folder("jobs"))
     for number in range(10_001):
         (folder / f"part-{number:016x}.parquet").touch()
@@ -197,7 +197,7 @@ def test_a_directory_takes_the_place_of_a_file(store) -> None:
 
 
 def test_nothing_is_put_or_removed_through_a_link(store, tmp_path) -> None:
-    """Whoever may write in the dataset leads nobody out of it."""
+    """Whoever may write in the dataset leads no one out of it."""
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / "elsewhere" / "ce=x.json").write_text("kept")
     path(store, f"{MANIFESTS}/site=SITE/year=2027").mkdir()

@@ -39,7 +39,7 @@ _COMMAND = "import sys; from arcacct.cli.main import main; main(sys.argv[1:])"
 _MOST_KIB = 500_000
 """An export of a few jobs has 150,000 at most, the attacks made gigabytes of it."""
 _PATIENCE_S = 600
-"""What hangs, hangs for ever."""
+"""What hangs, hangs permanently."""
 
 
 def command(site: Site) -> list[str]:
@@ -258,7 +258,7 @@ def test_a_part_with_pruned_jobs_can_be_anything(site, kind) -> None:
 
 @pytest.mark.parametrize("places", [(1, 0), (0, 0)])
 def test_pruned_jobs_in_another_order_are_not_believed(site, places) -> None:
-    """Also where nothing beside the jobs tells it."""
+    """Also where nothing next to the jobs tells it."""
     site.export()
     site.prune(JUNE_S + 10)
     for table in TABLES[1:]:

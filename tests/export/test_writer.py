@@ -1,4 +1,4 @@
-"""Months of a CE in a dataset: what is in them, when they are written anew, and that nobody ever misreads them."""
+"""Months of a CE in a dataset: what is in them, when they are written again, and that no one ever misreads them."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ from arcacct.records.pseudonyms import site_names
 
 
 def test_a_dataset_has_what_the_views_have(site) -> None:
-    """Every value of every view, with its type and unit, events by time; a job that goes on is not in it."""
+    """Every value of every view, with its type and unit, events by time; a job that continues is not in it."""
     site.sql("INSERT INTO JobEvents VALUES (3, 'SUBMIT', '2026-06-09 00:00:00')")
     site.add(stored_jobs.job(7, status="in-progress"))
     site.con.execute("INSERT INTO Clusters (ID, Name) VALUES (1, 'cluster')")
@@ -69,7 +69,7 @@ def test_a_dataset_has_what_the_views_have(site) -> None:
 
 
 def test_repeating_it_changes_nothing(site) -> None:
-    """No file is written, replaced or removed, whoever repeats it, also after a job that only began."""
+    """No file is written, replaced or removed, whoever repeats it, also after a job that only started."""
     site.export()
     before = site.files()
 
@@ -163,7 +163,7 @@ def test_a_manifest_of_an_older_version_gets_a_digest(site) -> None:
 
 
 def test_parts_stay_for_a_generation(site) -> None:
-    """Who began with the manifest of before can read on; with the next change its parts go."""
+    """Who started with the manifest of before can read on; with the next change its parts go."""
     site.export()
     store = LocalStore(str(site.dataset))
     part = manifests(store)[0].partition.folder("jobs")
@@ -355,7 +355,7 @@ def run_python(code: str, *words: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.campaign
-def test_a_process_that_is_killed_leaves_a_dataset_to_go_on_with(site) -> None:
+def test_a_process_that_is_killed_leaves_a_dataset_to_continue_with(site) -> None:
     """By SIGKILL, as the kernel does it, at any of its steps: what stands is never half, and the last one ends it."""
     code = """
         import os, signal, sys
@@ -442,8 +442,8 @@ def damaged_by(change):
         ),
     ],
 )
-def test_what_disagrees_is_named_and_the_rest_goes_on(site, damage, message) -> None:
-    """It stays as it is; the other months are exported, and without the manifest the month is written anew."""
+def test_differences_are_named_and_the_rest_continues(site, damage, message) -> None:
+    """It stays as it is; the other months are exported, and without the manifest the month is written again."""
     site.export()
     damage(site)
     site.add(stored_jobs.job(9, end_s=JULY_S))
@@ -469,7 +469,7 @@ def test_what_disagrees_is_named_and_the_rest_goes_on(site, damage, message) -> 
     ],
     ids=["no part", "half a part", "no directory"],
 )
-def test_a_lost_part_is_written_anew(site, damage) -> None:
+def test_a_lost_part_is_written_again(site, damage) -> None:
     """As a power cut on a strict file system leaves it: the next export has the month whole, and says nothing."""
     site.export()
     damage(site)
@@ -531,7 +531,7 @@ def test_a_part_with_pruned_jobs_that_is_damaged_is_not_replaced(site) -> None:
     assert json.loads(site.manifest(6).read_text())["tables"]["jobs"]["rows"] == 2
 
 
-def test_a_database_that_was_restored_goes_on(site) -> None:
+def test_a_database_that_was_restored_continues(site) -> None:
     """Its life is another one, of the same line: nothing is foreign, and jobs that came back are there once."""
     site.export()
     with writing(site.con, site.here):

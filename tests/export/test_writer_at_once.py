@@ -60,7 +60,7 @@ def hanging(site: Site, call: str) -> Iterator[subprocess.Popen[str]]:
 
 
 def alone(site: Site) -> None:
-    """Wait until nobody reads the database to publish or to export."""
+    """Wait until no one reads the database to publish or to export."""
     deadline = time.monotonic() + _PATIENCE_S
     while True:
         try:

@@ -104,7 +104,7 @@ class Growing(RuleBasedStateMachine):
     @initialize()
     def begin(self) -> None:
         self.path.write_bytes(self.line())
-        # What was rotated before anything was read is nobody's.
+        # What was rotated before anything was read is no one's.
         self.look()
 
     @rule(count=st.integers(1, 4))
@@ -117,7 +117,7 @@ class Growing(RuleBasedStateMachine):
     def append_half_a_line(self) -> None:
         self.end_line()
         line = self.line()
-        # So much of it that no other line begins alike: else a file that was cut here could not be told from its next.
+        # So much of it that no other line starts alike: else a file that was cut here could not be told from its next.
         self.write(self.path, line[:4])
         self.torn = line[4:]
 
@@ -258,7 +258,7 @@ def test_what_is_no_file_is_not_waited_for(tmp_path) -> None:
     os.close(writer)
 
 
-def test_a_complaint_is_told_once_and_again_when_it_was_away(tmp_path) -> None:
+def test_a_complaint_is_reported_once_and_again_when_it_was_away(tmp_path) -> None:
     """A path that is no file for some looks, then one, then none again: two complaints, and what the file had."""
     path = tmp_path / "log"
     path.mkdir()
@@ -306,7 +306,7 @@ def test_members_that_are_added_to_an_archive(tmp_path) -> None:
     ]
 
 
-def test_an_archive_of_another_kind_is_told(tmp_path) -> None:
+def test_an_archive_of_another_kind_is_reported(tmp_path) -> None:
     """What we cannot read is no text: it is said, with what to do."""
     path = tmp_path / "log.0.zst"
     path.write_bytes(b"\x28\xb5\x2f\xfd" + bytes(40))

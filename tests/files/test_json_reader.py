@@ -179,7 +179,7 @@ def test_an_object_that_is_too_long_costs_itself() -> None:
     assert len(found) == 5
 
 
-def test_damage_without_an_end_is_told_once() -> None:
+def test_damage_without_an_end_is_reported_once() -> None:
     whole = "x{" * 3_000_000 + '\n{"a": 1}\n'
     found = read(*(whole[start : start + 100_000] for start in range(0, len(whole), 100_000)))
 

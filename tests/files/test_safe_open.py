@@ -73,7 +73,7 @@ def put(path: pathlib.Path, text: str = "7\n", mode: int = 0o644, owner: int = 0
 
 @pytest.mark.parametrize("target", ["{}/real", "real", "./real/", "../{name}/real", "second"])
 def test_a_link_of_the_administrators_is_followed(public_dir, target):
-    """Like /var/run -> /run: of root, where nobody else may write; wherever on the way it is."""
+    """Like /var/run -> /run: of root, where no one else may write; wherever on the way it is."""
     (public_dir / "real" / "deep").mkdir(parents=True)
     put(public_dir / "real" / "deep" / "value")
     (public_dir / "second").symlink_to(public_dir / "real")
@@ -202,7 +202,7 @@ def test_errors_name_the_part(home, name, wanted):
 
 
 def test_only_plain_files_are_read(home):
-    """A pipe holds nobody up, a device is not opened, a socket, a directory and a link are told."""
+    """A pipe holds no one up, a device is not opened, a socket, a directory and a link are told."""
     os.mkfifo(home / "pipe")
     os.mknod(home / "device", stat.S_IFCHR | 0o666, os.makedev(1, 5))
     # To open it would be an error of its own: no driver has this number.

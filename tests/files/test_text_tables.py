@@ -83,6 +83,6 @@ def test_a_long_quote_takes_neither_time_nor_memory() -> None:
 
 @pytest.mark.parametrize("cell", ["\\", "a\\", "\\N", "\\x", "\\\\\\", "\\\n", "\\r"])
 def test_an_escape_that_the_client_does_not_write_is_refused(cell) -> None:
-    """The text was written by something else, and what else in it means something else nobody knows."""
+    """The text was written by something else, and what else in it means something else no one knows."""
     with pytest.raises(ValueError, match="is not an escape of `mysql --batch`"):
         unescaped(cell)

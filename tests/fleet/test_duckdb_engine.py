@@ -110,7 +110,7 @@ def test_a_long_query_prints_nothing_but_its_answer(federation, capsys) -> None:
 
 
 def test_all_tables_answer(federation, capsys) -> None:
-    """Each has the columns of its partition beside its own, typed; values of any type can be printed."""
+    """Each has the columns of its partition next to its own, typed; values of any type can be printed."""
     for table in ("jobs", "events", "transfers", "attributes"):
         asked = f"SELECT site, year + 1 AS next, month, ce, record_id FROM {table} WHERE site = 'South' LIMIT 1"
         (row,) = json.loads(said(capsys, "fleet", "sql", federation.root, asked, "--format", "json").stdout)

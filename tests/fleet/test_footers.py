@@ -241,7 +241,7 @@ def test_six_of_twelve_ces_are_hostile_to_postgresql(two_datasets, tmp_path, mon
         assert said(capsys, "fleet", "load", alone).returncode == 0
         assert sorted(map(str, running.rows(everything))) == found
 
-        # Each kind beside a sound CE, and texts that only psql would take for more than texts.
+        # Each kind next to a sound CE, and texts that only psql would take for more than texts.
         running.run("DROP SCHEMA arcacct CASCADE")
         kinds = [WHOLE._replace(ce=f"ce{number + 20}.example.org") for number in range(len(HOSTILE))]
         every = made(tmp_path / "every", WHOLE, *kinds)
@@ -262,7 +262,7 @@ def test_six_of_twelve_ces_are_hostile_to_postgresql(two_datasets, tmp_path, mon
 @pytest.mark.skipif(bool(reason()), reason=reason() or "PostgreSQL is here")
 @pytest.mark.parametrize("kind", ["texts by prefixes", "dictionary of long texts", "big texts of a liar"])
 def test_a_load_takes_little_memory(kind, tmp_path, monkeypatch) -> None:
-    """Whatever a file unpacks to: it is refused before a partition is begun, and another CE's is loaded."""
+    """Whatever a file unpacks to: it is refused before a partition is started, and another CE's is loaded."""
     pytest.importorskip("psycopg", reason="psycopg is not installed: the extra postgresql")
     root = made(tmp_path, WHOLE, BAD)
     HOSTILE[kind].make(root, BAD)

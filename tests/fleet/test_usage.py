@@ -80,7 +80,7 @@ def test_every_column_says_what_stats_says(federation, capsys, by) -> None:
         alone = said(capsys, "--database", federation.file(site, ce), "stats", *options)
         of_it = said(capsys, "fleet", "stats", federation.root, *options, "--filter-ce", ce)
 
-        # A database knows when its recording began, a dataset does not.
+        # A database knows when its recording started, a dataset does not.
         assert all(line.startswith("arcacct: recording began at ") for line in alone.stderr.splitlines())
         assert (of_it.returncode, of_it.stderr, alone.returncode) == (0, "", 0)
         assert of_it.stdout == alone.stdout
@@ -142,7 +142,7 @@ def test_an_aborted_job_without_usage_lacks_no_measurement(tmp_path, capsys) -> 
     assert sum(row["jobs_without_wall"] for row in alone) == 1
 
 
-def test_jobs_of_several_runs_have_the_hours_of_stats_beside_files_of_an_older_version(tmp_path, capsys) -> None:
+def test_jobs_of_several_runs_have_the_hours_of_stats_next_to_files_of_an_older_version(tmp_path, capsys) -> None:
     """The months of one dataset differ in columns: in the older one a job counts as before, with wall time x cores."""
     site = exported_site.Site(tmp_path)
     old = stored_jobs.job(801, end_s=exported_site.JUNE_S)
@@ -338,7 +338,7 @@ def test_a_question_that_no_file_concerns(federation, capsys) -> None:
         (("--filter-vo", "atals"), "no job of the dataset matches the filters"),
     ],
 )
-def test_a_mistyped_filter_is_told(federation, capsys, options, words) -> None:
+def test_a_mistyped_filter_is_reported(federation, capsys, options, words) -> None:
     """As `arcacct stats` tells it: else it would look like no jobs."""
     done = said(capsys, "fleet", "stats", federation.root, "--by", "ce", *options, "--format", "json")
 

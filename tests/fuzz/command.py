@@ -16,7 +16,7 @@ INTERNAL = 70
 _THRESHOLD = gc.get_threshold()
 
 
-# Connections that a command leaves open for its end would be open for as long as this process goes on.
+# Connections that a command leaves open for its end would be open for as long as this process continues.
 access.ctypes = SimpleNamespace(  # type: ignore[assignment]
     pythonapi=SimpleNamespace(Py_IncRef=lambda _: None), py_object=lambda con: con
 )
@@ -63,5 +63,5 @@ def arcacct(*args: str, allowed: tuple[int, ...] = (0, 64, 65, 69, 74, 75, 77, 7
 
 
 def steers(text: str) -> bool:
-    """Whether a text has characters that steer a terminal, or that nobody can see."""
+    """Whether a text has characters that steer a terminal, or that no one can see."""
     return any(not (letter.isprintable() or letter in "\n\t") for letter in text)

@@ -302,7 +302,7 @@ def _check_auditor(answer: Answer, status: int, body: bytes) -> None:
 
 
 def _check_doubt(answer: Answer, status: int) -> None:
-    """What may have been done although nobody says so is in doubt; what was turned away at the door is not."""
+    """What may have been done although no one says so is in doubt; what was turned away at the door is not."""
     assert (answer.kind == Outcome.TOO_LARGE) == (status == 413), answer
     doubtful = 200 <= status < 300 or status == 408 or (status >= 500 and status not in {501, 503, 505})
     assert answer.kind == Outcome.ACCEPTED or answer.outcome_known != doubtful, answer
@@ -317,7 +317,7 @@ def _check_wait(answer: Answer, headers: dict[str, str]) -> None:
 
 
 def _check_unknown_token(status: int, headers: dict[str, str], token: str) -> None:
-    """A token that nobody has heard of before this very answer is told by none, however deep it lies."""
+    """A token that no one has heard of before this very answer is told by none, however deep it lies."""
     plain = {name: value for name, value in headers.items() if name != "Location"}
     written = json.dumps(token)[1:-1]
     body = json.dumps({"a": [{"token": token}], "error": {"message": f"we gave {token[:20]}"}})
@@ -325,7 +325,7 @@ def _check_unknown_token(status: int, headers: dict[str, str], token: str) -> No
     # Of a success that we do not know nothing is told, whatever it calls the token.
     answers = [(status, body), (201, json.dumps({"given": token}))]
     if not {'"', "\\", "&"} & set(token):
-        # In what is no JSON nobody can say where another token ends.
+        # In what is no JSON no one can say where another token ends.
         answers += [(status, cut), (status, f"<pre>{html.escape(cut)}</pre>")]
     for code, said in answers:
         wording._secrets = wording.Secrets()

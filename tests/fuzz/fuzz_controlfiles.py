@@ -6,7 +6,7 @@ files say, or it is told why not; no more of it is kept than the limits allow, a
 it is in every receiver's messages or set aside for it, or never was a finished job; each message is one that its
 receiver would take; no command ends in an error of ours or writes a character that steers a terminal.
 
-What the files say is read here anew, and only where that is simple.
+What the files say is read here again, and only where that is simple.
 """
 
 from __future__ import annotations
@@ -205,7 +205,7 @@ def _instant(value: bytes) -> int | None:
 
 
 def _number(diag: bytes, key: bytes) -> int:
-    """The digits that the last value of a key with any begins with, at most what a column holds."""
+    """The digits that the last value of a key with any starts with, at most what a column holds."""
     found = re.findall(rb"(?im)^" + key + rb"=([0-9]+)", diag)
     return min(int(found[-1][:41]), 2**63 - 1) if found else 0
 

@@ -152,7 +152,7 @@ def _ours() -> tuple[bytes, bytes]:
         return pathlib.Path(found.database).read_bytes(), pathlib.Path(found.publishing_database).read_bytes()
 
 
-# Once, before the harness makes children: an input that fails is made again, and has to be the same.
+# Once, before the harness makes children: an input that fails is made again, and must be the same.
 _ours()
 
 

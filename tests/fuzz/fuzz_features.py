@@ -4,10 +4,10 @@ Directories of features as hostile as can be: shown, checked, written to, remove
 What must hold: the good jobs' features are in their records; of the hostile one just those values are shown and
 recorded that its keys may have, and nothing else of its record is changed; what cannot be used is kept among the
 rejected records; nothing that root alone may read comes out or gets into a record; nothing comes out that steers a
-terminal; what is no key of features is neither written over nor removed, and nothing beside the directory is changed;
+terminal; what is no key of features is neither written over nor removed, and nothing next to the directory is changed;
 no command ends in an error of ours.
 
-Which values those are is said here anew, by the words of the specification.
+Which values those are is said here again, by the words of the specification.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ SET = (
     *(("wall_limit_secs", "soon"), ("wall_limit_secs", ""), ("max_rss_bytes", "10"), ("Bad-Name", "1")),
     *(("../site_key", "1"), ("site_zone", "a\nb"), ("site_zone", "\x1b[2J"), ("site_zone", "é")),
 )
-"""What nobody may write."""
+"""What no one may write."""
 DRAFT = {
     "allocated_CPU": ("allocated_cpu", 1),
     "mem_limit_MB": ("max_rss_bytes", 10**6),
@@ -246,7 +246,7 @@ def _check_written(job: pathlib.Path, there: dict[str, There], told: Ended, valu
 def _raw(files: dict[str, bytes], plan: dict[str, Any]) -> dict[str, str]:
     """The values that a job finds in its directory, good or not."""
     root = os.geteuid() == 0
-    # Nobody else may bring a file into a directory of a user's; of ours each is what root or we have put there.
+    # No one else may bring a file into a directory of a user's; of ours each is what root or we have put there.
     is_shared = root and plan["of_user"]
     contents = {name.removeprefix("job/"): content for name, content in files.items() if name.startswith("job/")}
     contents |= {f"k{number}": b"1" for number in range(plan["many"])}
@@ -362,7 +362,7 @@ def _put(path: pathlib.Path, kind: str, secret: pathlib.Path) -> None:
     elif kind == "second" and path.parent.stat().st_uid != os.geteuid():
         os.link(secret, path)
     elif kind == "stolen" and path.parent.stat().st_uid != os.geteuid():
-        # As if it was moved there: a user may do that with what lies in a directory of his.
+        # As if it was moved there: a user may do that with what is in a directory of his.
         path.write_bytes(secret.read_bytes())
         path.chmod(0o600)
     elif kind == "huge":

@@ -1,7 +1,7 @@
 """
 Damaged accounting files of Grid Engine, colon-separated and JSON: at once, in pieces, again, and retried.
 
-Errors of our own that nobody has found yet are made by hand: what they hit is kept, comes with a retry, and costs
+Errors of our own that no one has found yet are made by hand: what they hit is kept, comes with a retry, and costs
 nothing else.
 """
 
@@ -267,7 +267,7 @@ def _in_pieces(files: dict[str, bytes], path: pathlib.Path, folder: pathlib.Path
 
 
 def _with_faults(content: bytes, path: pathlib.Path, folder: pathlib.Path, told: set[str]) -> None:
-    """Errors of our own cost what they hit; once they are mended a retry brings it."""
+    """Errors of our own cost what they hit; once they are repaired a retry brings it."""
     path.write_bytes(content)
     hit = f"SELECT count(*) FROM v1_jobs WHERE local_job_id IN ('{_GOOD + 40}', '{_GOOD + 41}')"
     with opened(folder) as (here, con):

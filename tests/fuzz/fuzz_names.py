@@ -188,7 +188,7 @@ _OF_SGAS = (
 
 
 def _is_plain(text: str, width: int) -> bool:
-    """Whether a name is one that nothing has to be done to, whoever receives it."""
+    """Whether a name is one that nothing must be done to, whoever receives it."""
     return text.isascii() and text.isprintable() and text == text.strip() and 0 < len(text) <= width
 
 

@@ -1,7 +1,7 @@
 """
 Damaged telemetry among good: envelopes, and elements of good envelopes; imported whole, in pieces, again, and retried.
 
-Errors of our own that nobody has found yet are made by hand: what they hit is kept, comes with a retry, and costs
+Errors of our own that no one has found yet are made by hand: what they hit is kept, comes with a retry, and costs
 nothing else.
 """
 
@@ -262,7 +262,7 @@ def _dump(con: sqlite3.Connection) -> dict[str, list[Any]]:
     columns = [row[1] for row in con.execute("PRAGMA table_info(SlurmJobs)")]
     kept = ", ".join(name for name in columns if name != "FieldTimes")
     found["SlurmJobs"] = sorted(con.execute(f"SELECT {kept} FROM SlurmJobs"), key=repr)
-    # What is not kept whole is told anew of a file that is read again.
+    # What is not kept whole is told again of a file that is read again.
     found["ImportQuarantine"] = sorted(((*row[1:9], *row[10:]) for row in found["ImportQuarantine"]), key=repr)
     return found
 
@@ -375,7 +375,7 @@ def _check_harmless(found: dict[str, list[Any]]) -> None:
 
 
 def _with_faults(work: pathlib.Path, path: pathlib.Path, lines: list[bytes], told: list[list[Any]]) -> None:
-    """Errors of our own cost what they hit; once they are mended a retry brings it."""
+    """Errors of our own cost what they hit; once they are repaired a retry brings it."""
     sums = "SELECT samples, cpu_s FROM v1_sampled_jobs WHERE cluster = 'good' AND job_id = 9300"
     with opened(work / "faults") as (here, con):
         with _faults(con):

@@ -3,11 +3,11 @@ Spools of all kinds of files, whole events among damaged ones, drained by the re
 
 What must hold: every whole event is recorded with what its job used, and its file is gone; no job is recorded that no
 whole event is of; of every other file it is told what became of it, and it is still there, as it was, or set aside;
-nothing that lies beside the spool is touched, neither are links, pipes and files of others; a spool of a stranger is
+nothing that lies next to the spool is touched, neither are links, pipes and files of others; a spool of a stranger is
 left alone; a dry run changes nothing, and a second sweep finds nothing more.
 
 The events are those of the launcher (version 2) and those that 0.2 left (version 1). Which one is whole, and what it
-says, is read here anew, by the words of the format alone.
+says, is read here again, by the words of the format alone.
 """
 
 from __future__ import annotations
@@ -534,7 +534,7 @@ def _records(work: pathlib.Path) -> dict[str, Record]:
         for number, job_id, status, wall, logged in rows
     }
     assert len(found) == len(rows), "a job has two records"
-    # What `stat` says of a user whom the host does not know is nobody's name.
+    # What `stat` says of a user whom the host does not know is no one's name.
     assert not any("UNKNOWN" in user.partition(":")[::2] for (user,) in users), users
     return found
 

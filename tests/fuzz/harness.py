@@ -46,7 +46,7 @@ class Fuzzer(Protocol):
 
 
 class Budget(NamedTuple):
-    """How long a campaign goes on: so many inputs, or so much CPU time."""
+    """How long a campaign continues: so many inputs, or so much CPU time."""
 
     tries: int | None
     cpu_s: float | None
@@ -151,7 +151,7 @@ def _cpu_s() -> float:
 
 
 def _batch(module: Fuzzer, inputs: list[_Input], note: Callable[[_Input, str, str], None]) -> None:
-    """Try some inputs in children; one that dies is a finding, and a new one goes on behind it."""
+    """Try some inputs in children; one that dies is a finding, and a new one continues behind it."""
     position = 0
     with tempfile.TemporaryDirectory(prefix="arcacct-fuzz-") as place, mmap.mmap(-1, 8) as shared:
         work = pathlib.Path(place)

@@ -80,7 +80,7 @@ print(told.line())
     ],
 )
 def test_the_harness_finds(what: str, said: str, tmp_path: pathlib.Path) -> None:
-    """Whatever a try does, it is found, and its input is kept and made anew the same."""
+    """Whatever a try does, it is found, and its input is kept and made again the same."""
     runs = [
         subprocess.run(
             [sys.executable, "-c", BAD, what, str(tmp_path / place)],

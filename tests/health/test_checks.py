@@ -173,7 +173,7 @@ def test_a_ledger_that_cannot_be_read(site) -> None:
 
 
 def test_no_target(site) -> None:
-    """Nothing is published, and nobody may have noticed; who means it says so in the configuration."""
+    """Nothing is published, and no one may have noticed; who means it says so in the configuration."""
     site.configure("")
     found = site.status()
     assert found["targets"].severity == facts.WARNING
@@ -285,7 +285,7 @@ def test_a_launcher_with_a_spool_of_its_own(site, tmp_path) -> None:
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to be somebody else")
 def test_a_spool_that_cannot_be_listed(site) -> None:
-    """Nobody takes it for empty: what the last sweep left counts, and without its word nothing is known."""
+    """No one takes it for empty: what the last sweep left counts, and without its word nothing is known."""
     os.makedirs(site.here.spool, mode=0o700)
     limits, found = facts.Thresholds(), facts.examine(settings(load(str(site.conf), {}), kinds()))
     with acting_as("nobody"):
@@ -389,7 +389,7 @@ def test_events_that_a_recorder_leaves(site) -> None:
 
 @pytest.mark.parametrize(("days", "severity"), [(0.5, facts.OK), (2, facts.WARNING), (5, facts.CRITICAL)])
 def test_a_publisher_that_does_not_run(site, days, severity) -> None:
-    """Nothing waits, so nothing is late; but nobody would send it either."""
+    """Nothing waits, so nothing is late; but no one would send it either."""
     site.published(seconds_ago=int(days * DAY_S) + 4000)
     with closing(open_publishing(site.here)) as con, con:
         con.execute("UPDATE Targets SET LastRun = LastSuccess")
@@ -409,7 +409,7 @@ def test_a_receiver_that_refuses_everything(site) -> None:
     assert site.metrics()["arcacct_target_held_records", "quarantined", "sgas:s"] == 1000
 
 
-def test_a_spool_that_nobody_drains(site) -> None:
+def test_a_spool_that_no_one_drains(site) -> None:
     """One event that waits for a day is critical, however few there are."""
     os.makedirs(site.here.spool)
     event = pathlib.Path(site.here.spool, "1-FINISHED-J")
@@ -486,7 +486,7 @@ def test_snapshots(site) -> None:
     ):
         checks = health_checks.judge(examined._replace(maintenance_log={"snapshot": done}), facts.Thresholds())
         assert [check.severity for check in checks if check.subject == "snapshot"] == [severity]
-    # Who has removed it is not told any more.
+    # Who has removed it is not reported any more.
     folder.rename(folder.with_name("file"))
     folder.write_text("")
     assert "snapshot" not in {check.subject for check in health_checks.judge(_examined(site), facts.Thresholds())}

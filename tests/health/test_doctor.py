@@ -529,7 +529,7 @@ def test_a_receiver_with_the_certificate_of_another(tmp_path, box) -> None:
         one = about(site.verdicts(offline=False), "sgas:s server")
     finally:
         receiver.stop()
-    assert (one.exit_code, "its certificate is not for this name" in one.detail) == (69, True)
+    assert (one.exit_code, "its certificate does not have this name" in one.detail) == (69, True)
 
 
 def test_a_clock_that_differs_from_the_receivers(live, box) -> None:

@@ -104,7 +104,7 @@ def test_the_life_of_an_installation(packages, make_host, suite, tmp_path) -> No
 
 
 def test_the_way_back_to_the_version_before(packages, make_host, tmp_path) -> None:
-    """As the package says: the copies from before the upgrade are put back, and what came since is recorded again."""
+    """As the package says: the copies from before the upgrade are restored, and what came since is recorded again."""
     corpus, jobs = finished_jobs(tmp_path)
     first, since = jobs[:6], jobs[6:12]
     ce = make_host("bookworm")

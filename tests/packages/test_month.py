@@ -429,7 +429,7 @@ def install_around(ce: Host, box: Sandbox, clock: Clock) -> None:
 
 
 def last_month(now_s: int) -> tuple[int, int]:
-    """When the last month began that is over for three days (UTC seconds), and how many days it had."""
+    """When the last month started that is over for three days (UTC seconds), and how many days it had."""
     year, month = time.gmtime(now_s - 3 * DAY_S)[:2]
     year, month = (year, month - 1) if month > 1 else (year - 1, 12)
     return calendar.timegm((year, month, 1, 0, 0, 0)), calendar.monthrange(year, month)[1]
@@ -465,7 +465,7 @@ def test_a_month_in_the_life_of_a_ce(
     """
     Every day each job is counted once everywhere, and status and doctor are green when all is well, and only then.
 
-    The version before is upgraded to this one, the recorder dies, the host restarts, nobody makes backups, APEL does
+    The version before is upgraded to this one, the recorder dies, the host restarts, no one makes backups, APEL does
     not answer for days, a disk fills up, AUDITOR refuses, and SGAS loses its data. In the end the month is verified,
     reported and sent again.
     """
@@ -536,7 +536,7 @@ def a_day(site: Site, packages: Packages, disk: pathlib.Path) -> None:
         site.play(jobs)
     site.work(publish=code)
     if site.day == 27:
-        # Nobody can see that from here: SGAS' administrator asks for all of it again.
+        # No one can see that from here: SGAS' administrator asks for all of it again.
         box.sgas.delete_records(list(box.sgas.records))
         assert not site.received()["SGAS"]
         month = ("--from", site.date(1), "--to", site.date(site.day + 1))

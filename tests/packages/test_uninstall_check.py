@@ -24,7 +24,7 @@ def conf(tmp_path) -> pathlib.Path:
     return tmp_path / "arc.conf"
 
 
-def test_a_line_that_calls_it_is_told_with_what_to_do_in_which_order(conf) -> None:
+def test_a_line_that_calls_it_is_reported_with_what_to_do_in_which_order(conf) -> None:
     conf.write_text("[arex]\n" + CALL.format(LAUNCHER))
 
     done = check(conf)

@@ -53,7 +53,7 @@ def test_a_sound_ledger(site, capfd) -> None:
 
 @pytest.mark.parametrize("bit", [2, 8, 1 << 40])
 def test_a_cursor_with_a_flipped_bit(site, capfd, bit) -> None:
-    """`status` and `db check` report it before anything is sent, and the next run sends what was passed over."""
+    """`status` and `db check` report it before anything is sent, and the next run sends what was ignored."""
     site.record(*jobs(10, 4))
     change_ledger(site, "UPDATE Targets SET LastSeq = LastSeq | ?", bit)
 
@@ -71,7 +71,7 @@ def test_a_cursor_with_a_flipped_bit(site, capfd, bit) -> None:
 
 
 def test_a_cursor_that_passed_jobs(site, capfd) -> None:
-    """Both notes are wrong: the records that nobody sent are named, and `republish` sends them."""
+    """Both notes are wrong: the records that no one sent are named, and `republish` sends them."""
     site.record(*jobs(10, 4))
     change_ledger(site, "UPDATE Targets SET (LastSeq, LastSeqAgain) = (14, 14)")
 

@@ -163,7 +163,7 @@ def test_a_job_of_the_future_waits_for_its_time(tmp_path: pathlib.Path) -> None:
     assert batches._summary.ahead == 1
 
 
-def test_a_record_that_cannot_be_written_is_set_aside(tmp_path: pathlib.Path) -> None:
+def test_a_record_that_cannot_be_written_is_quarantined(tmp_path: pathlib.Path) -> None:
     """With what was wrong, and tried again another day; its neighbours go."""
     batches, kept = batcher(tmp_path)
     batches.add(aar(fqans=(3,)), 1)

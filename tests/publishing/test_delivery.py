@@ -262,7 +262,7 @@ def test_a_refused_message_is_cut_down_to_the_record(make: Callable[..., OfOne])
     assert (one.aside(), one.last_seq) == ({"c": "held"}, 5)
 
 
-def test_the_only_record_that_is_refused_is_not_set_aside(make: Callable[..., OfOne]) -> None:
+def test_the_only_record_that_is_refused_is_not_quarantined(make: Callable[..., OfOne]) -> None:
     """Nothing tells whether it or the server is at fault; what was taken before is, where a repeat does no harm."""
     one = make(a=REFUSED)
     with pytest.raises(TargetBusy, match="nothing else was accepted since"):
@@ -278,7 +278,7 @@ def test_the_only_record_that_is_refused_is_not_set_aside(make: Callable[..., Of
     assert (other.states(), other.aside(), other.last_seq) == ({"a": "accepted", "b": "refused"}, {"b": "held"}, 2)
 
 
-def test_a_record_against_which_there_is_evidence_is_set_aside_at_once(make: Callable[..., OfOne]) -> None:
+def test_a_record_against_which_there_is_evidence_is_quarantined_at_once(make: Callable[..., OfOne]) -> None:
     """Its neighbour was taken since both were refused; or no message can be so large."""
     one = make(b=REFUSED)
     one.deliver("a b", seq=2)
@@ -304,7 +304,7 @@ def test_many_refusals_in_a_row_are_the_servers(make: Callable[..., OfOne]) -> N
     assert other.aside() == dict.fromkeys(names, "held")
 
 
-def test_what_no_message_can_carry_is_set_aside_alone(make: Callable[..., OfOne]) -> None:
+def test_what_no_message_can_carry_is_quarantined_alone(make: Callable[..., OfOne]) -> None:
     """Whatever it was packed with goes, in order."""
     one = make()
     one.receiver = Squeamish()
@@ -437,7 +437,7 @@ def test_a_replacement_that_is_refused_is_a_correction(make: Callable[..., OfOne
     assert notes[0].endswith("the next run sends it again alone, and quarantines it if it is rejected again")
 
 
-def test_a_refusal_that_nobody_believes_says_when_it_is_tried_again(make: Callable[..., OfOne]) -> None:
+def test_a_refusal_that_no_one_believes_says_when_it_is_tried_again(make: Callable[..., OfOne]) -> None:
     """Of a small record that is called too large, run after run."""
     one = make(a=Answer(Outcome.TOO_LARGE, 413, "too large"))
     for run in (1, 2):
@@ -473,7 +473,7 @@ def test_a_sum_that_is_refused_is_sent_by_each_run(tmp_path: pathlib.Path) -> No
     assert target_months.unfinished(ctx.publishing, ctx.block) == {(2026, 5)}
 
 
-def test_a_sum_that_no_message_can_carry_is_told(tmp_path: pathlib.Path) -> None:
+def test_a_sum_that_no_message_can_carry_is_reported(tmp_path: pathlib.Path) -> None:
     """Alone; the others go."""
     ctx = this_run(tmp_path, APEL.replace("individual", "summaries").format(path=tmp_path))
     cursors.set_cursor(ctx.publishing, Cursor(ctx.block, "life", 0, 1, None))

@@ -118,7 +118,7 @@ def test_an_accepted_decrease_settles_nothing(site, box) -> None:
 
 
 def test_whoever_declines_is_remembered(site, box) -> None:
-    """Without a switch jura-ng's rows stay beside ours: that is somebody's decision, with name and time."""
+    """Without a switch jura-ng's rows stay next to ours: that is somebody's decision, with name and time."""
     decline(site)
     publish(site)
 
@@ -134,7 +134,7 @@ def test_whoever_declines_is_remembered(site, box) -> None:
 
 
 def test_what_jura_publishes_after_the_decision_is_asked_about_again(site, box) -> None:
-    """A-REX was not restarted, and its jura-ng went on: its last sums may count twice again."""
+    """A-REX was not restarted, and its jura-ng continued: its last sums may count twice again."""
     take_over(site)
     publish(site)
     folder = pathlib.Path(site.settings().places.controldir) / "accounting"
@@ -219,7 +219,7 @@ def test_an_older_month_of_jura_waits_as_well(later, box, way) -> None:
 
 
 def test_a_month_that_a_former_program_sent_is_asked_about(later) -> None:
-    """It asked nobody: its sums may count twice, as long as they are in the ledger."""
+    """It asked no one: its sums may count twice, as long as they are in the ledger."""
     decline(later, SEPTEMBER)
     settings = later.settings()
     since_s = jura_site.NOVEMBER[0] - EARLIER_S
@@ -331,7 +331,7 @@ def test_the_plan_counts_what_apel_has_twice(site, box, version) -> None:
     assert [month.month for month in months] == [(2026, 10), (2026, 11)]
 
 
-def test_a_database_without_the_jobs_is_told(tmp_path, box, version) -> None:
+def test_a_database_without_the_jobs_is_reported(tmp_path, box, version) -> None:
     """Before the import nothing is sent of the month: the plan says so, and the switch does no harm."""
     jura_site.deliver(box, *NAMES[version])
     site = jura_site.site(tmp_path, box, version, imported=False)
@@ -357,7 +357,7 @@ def first_end_s(path: pathlib.Path) -> int:
     return int(first)
 
 
-def test_a_database_that_a_rex_began_anew_completes_no_month(tmp_path, box, version) -> None:
+def test_a_database_that_a_rex_created_again_completes_no_month(tmp_path, box, version) -> None:
     """Its import lifts no hold: jura-ng published jobs that it does not have. That of the former one does."""
     jura_site.deliver(box, *NAMES[version])
     site = jura_site.site(tmp_path, box, version, imported=False)
@@ -393,7 +393,7 @@ def test_a_database_that_a_rex_began_anew_completes_no_month(tmp_path, box, vers
 
 
 def test_a_database_of_a_rex_that_lacks_a_job_of_ours_completes_no_month(tmp_path, box, version) -> None:
-    """A job that was recorded here ended before A-REX's first one: A-REX has begun anew, also without jura-ng."""
+    """A job that was recorded here ended before A-REX's first one: A-REX has started again, also without jura-ng."""
     site = jura_site.site(tmp_path, box, version, imported=False)
     folder = pathlib.Path(site.settings().places.controldir) / "accounting"
     (folder / "publishing.db").unlink()
@@ -409,7 +409,7 @@ def test_a_database_of_a_rex_that_lacks_a_job_of_ours_completes_no_month(tmp_pat
 
 
 def test_a_directory_stands_for_the_target_of_its_name(tmp_path, box) -> None:
-    """A site that goes on with its own ssmsend takes over from the target that is called as the directory."""
+    """A site that continues with its own ssmsend takes over from the target that is called as the directory."""
     (tmp_path / "outgoing").mkdir()
     directory = "[arcacct/directory:a]\npath={path}/outgoing\ngocdb_name=EXAMPLE-SITE\napel_messages=summaries\n"
     site = jura_site.site(tmp_path, box, 6, directory.replace("{path}", str(tmp_path)))
@@ -445,7 +445,7 @@ def test_a_month_from_long_ago_is_corrected_by_republishing(tmp_path, box) -> No
 
 
 def test_other_summaries_replace_none_of_them(tmp_path, box, version) -> None:
-    """A target that goes on with normalised summaries takes back all that jura-ng sent, and counts each job once."""
+    """A target that continues with normalised summaries takes back all that jura-ng sent, and counts each job once."""
     jura_site.deliver(box, *NAMES[version])
     site = jura_site.site(tmp_path, box, version, jura_site.SUMMARIES.replace("=summaries", "=normalised-v04"))
     take_over(site)

@@ -81,7 +81,7 @@ def test_a_try_that_lies_ahead_was_noted_by_a_wrong_clock(con: Connection) -> No
 
 
 def test_months_of_ends_that_are_no_times_are_none(con: Connection) -> None:
-    """A record whose end nobody can read is in no month."""
+    """A record whose end no one can read is in no month."""
     for number, end_time in enumerate([0, -1, LAST_SECOND + 1, 1, LAST_SECOND]):
         set_aside(con, f"job{number}", "retry", end_time=end_time)
     assert held.held_months(con, ONE, DUE) == {(1970, 1), (9999, 12)}
@@ -131,7 +131,7 @@ def test_refusals_are_remembered_by_job_and_target(con: Connection) -> None:
         ("dropped", "quarantined", False),
     ],
 )
-def test_what_is_told_once(con: Connection, before: str | None, state: str, is_new: bool) -> None:
+def test_what_is_reported_once(con: Connection, before: str | None, state: str, is_new: bool) -> None:
     """Not of what goes by itself soon, nor of what an operator has dropped."""
     if before is not None:
         set_aside(con, "one", before)
@@ -152,7 +152,7 @@ def test_a_released_record_waits_for_nothing(con: Connection) -> None:
     assert states(con, OTHER) == {"one": "held", "two": "held"}
 
 
-def test_of_a_month_of_sums_exactly_these_are_set_aside(con: Connection) -> None:
+def test_of_a_month_of_sums_exactly_these_are_quarantined(con: Connection) -> None:
     """What ended in the periods and is not among them waits no more; of other times, and targets, nothing changes."""
     set_aside(con, "first", "quarantined", end_time=MAY)
     set_aside(con, "last", "quarantined", end_time=MAY + 9)
@@ -196,7 +196,7 @@ def test_the_earliest_end_that_is_not_delivered(con: Connection) -> None:
     assert held.earliest_undelivered_end(con, ONE) == 30
 
 
-def test_what_is_told_of_another_try(con: Connection) -> None:
+def test_what_is_reported_of_another_try(con: Connection) -> None:
     """When, with the next run, or nothing where there is none by itself."""
     set_aside(con, "a", next_try=MAY)
     set_aside(con, "b", next_try=0)
@@ -254,7 +254,7 @@ def test_an_operators_word_is_for_whom_they_name(con: Connection) -> None:
     }
 
 
-def test_a_word_about_a_job_that_is_not_set_aside_changes_nothing(con: Connection) -> None:
+def test_a_word_about_a_job_that_is_not_quarantined_changes_nothing(con: Connection) -> None:
     """The whole of it: also not for those that were named before it."""
     set_aside(con, "bad", "quarantined")
     with pytest.raises(InputError, match=rf"^good: not quarantined at {ONE}; see"):

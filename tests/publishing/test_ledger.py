@@ -86,7 +86,7 @@ def test_a_publisher_that_was_down_for_three_months(site) -> None:
     assert months == {(2024, 6): 19, (2024, 7): 31, (2024, 8): 31, (2024, 9): 12}
 
 
-def test_a_new_target_begins_with_our_own_recording_and_says_so(site) -> None:
+def test_a_new_target_starts_with_our_own_recording_and_says_so(site) -> None:
     """Jobs since the database was made are sent, of whatever day; older ones were another program's to publish."""
     made = today() - 3 * DAY_S + 64_000
     site.record(Job("imported", made - 1), Job("evening", made), Job("today", today()))
@@ -114,7 +114,7 @@ def test_since_finds_what_a_message_under_way_would_have_hidden(site) -> None:
     assert received_by_both(site) == {"today", "yesterday"}
 
 
-def test_a_target_of_jura_goes_on_a_day_before_it_stopped(site) -> None:
+def test_a_target_of_jura_continues_a_day_before_it_stopped(site) -> None:
     """jura-ng's own publishing.db tells how far it came; a day is sent again, which changes nothing."""
     folder = site.path / "control" / "accounting"
     folder.mkdir(exist_ok=True)
@@ -154,7 +154,7 @@ def test_juras_own_row_is_kept_true(site) -> None:
     assert last_end() == JUNE + 49
 
 
-def test_a_renamed_target_goes_on(site) -> None:
+def test_a_renamed_target_continues(site) -> None:
     """A target that goes to the same receiver under another name has the old one's history: nothing is sent again."""
     site.send(*jobs(3))
     site.configure(BOTH.replace("sgas:s", "sgas:new").replace("apel:a", "apel:new"))
@@ -189,7 +189,7 @@ def test_vofilter(site) -> None:
     assert {row["NumberOfJobs"] for row in site.box.apel.sync_records.values()} == {2}
 
 
-def test_another_life_of_the_database_is_gone_through_anew_and_says_so(site) -> None:
+def test_another_life_of_the_database_is_gone_through_again_and_says_so(site) -> None:
     """From the time that the target has known, or an earlier one that is asked for; what is there is not sent twice."""
     site.record(*jobs(2), Job("early", JUNE - 9 * DAY_S))
     site.publish_all(since=JUNE - DAY_S)
@@ -205,8 +205,8 @@ def test_another_life_of_the_database_is_gone_through_anew_and_says_so(site) -> 
     assert site.box.sgas.ignored_repeats == 0
 
 
-def test_of_two_that_went_to_a_receiver_a_new_target_goes_on_with_neither(site) -> None:
-    """Nobody knows whose other name it is: it begins with our own recording."""
+def test_of_two_that_went_to_a_receiver_a_new_target_continues_with_neither(site) -> None:
+    """No one knows whose other name it is: it starts with our own recording."""
     site.configure(SGAS + SGAS.replace("sgas:s", "sgas:t"))
     site.send(*jobs(2))
     site.configure(SGAS.replace("sgas:s", "sgas:u"))
@@ -227,7 +227,7 @@ def test_what_nobody_wants_is_gone_through_once(site) -> None:
     assert site.ledger("SELECT DISTINCT LastSeq FROM Targets") == [(3,)]
 
 
-def test_a_target_that_is_added_begins_where_no_other_stopped(site) -> None:
+def test_a_target_that_is_added_starts_where_no_other_stopped(site) -> None:
     """How far another target came says nothing about what a new one was given, in which run."""
     site.configure(SGAS)
     site.record(*jobs(3))
@@ -299,7 +299,7 @@ def test_a_held_job_that_changed_is_sent_once(site) -> None:
 
 
 def test_a_held_job_that_is_deleted_waits_no_longer(site) -> None:
-    """What no longer exists is held back from nobody."""
+    """What no longer exists is held back from no one."""
     site.configure(f"{SGAS}settle=100000\n")
     now = int(time.time())
     site.record(Job("gone", now - 50_000, status="failed"))
@@ -322,7 +322,7 @@ def test_two_publishers_at_once(site) -> None:
 
 
 def test_a_dry_run_leaves_no_trace(site) -> None:
-    """What would be sent is counted; databases and receivers stay as they are, the cursor is not even begun."""
+    """What would be sent is counted; databases and receivers stay as they are, the cursor is not even started."""
     site.record(*jobs(5))
     site.refusable(Job("bad"))
     (sgas, apel) = site.publish_all(dry_run=True)
@@ -537,14 +537,14 @@ def place(con: Connection, host: str) -> int:
 
 
 def test_what_is_not_said_is_nothing() -> None:
-    """No usage, no receiver's number, no refusal, and nobody else's sum."""
+    """No usage, no receiver's number, no refusal, and no one else's sum."""
     assert SentRecord("job", 1, 1, MAY, b"")[5:] == ("", None, None, 0, None, 0, None)
     assert SentSum("key", 2026, 5, 1)[4:] == (0, "", "", 0)
     assert SentVersion("key", b"", MAY)[3:] == (None, 0, 0, None)
     assert HeldRecord(record("job"), "held", "why")[3:] == (None, 0, 0)
 
 
-def test_a_target_that_begins_anew(con: Connection) -> None:
+def test_a_target_that_starts_again(con: Connection) -> None:
     """What waits for its answer moves no cursor; what is held is of no place in the new log; others stay."""
     for target in (ONE, OTHER):
         begin(con, record("waits"), seq=5, target=target)
@@ -664,7 +664,7 @@ def test_months_of_records_have_one_kind_where_that_counts(con: Connection) -> N
 
 
 def test_what_is_intended_is_noted_at_once(con: Connection) -> None:
-    """What is held back, how far the target is then, and how far months are proven, each time anew."""
+    """What is held back, how far the target is then, and how far months are proven, each time again."""
     aside = HeldRecord(record("bad", seq=3), "held", "why", 5, 1, 2)
     for seq in (8, 9):
         ledger.record_intent(
@@ -679,7 +679,7 @@ def test_what_is_intended_is_noted_at_once(con: Connection) -> None:
     assert con.execute(held_now).fetchall() == [(3, "dropped", "why", 5, 1, 2, 1)]
 
 
-def test_what_the_receiver_has_is_held_back_no_more(con: Connection) -> None:
+def test_what_the_receiver_has_is_held_back_no_longer(con: Connection) -> None:
     """Of that target; neither what an operator decided, nor what waits for room there, nor a job sent with zeros."""
     set_aside(con, "first")
     send(con, record("first"))
@@ -799,7 +799,7 @@ def test_what_was_never_sent_is_forgotten(con: Connection) -> None:
 
 
 def test_a_message_that_is_split_is_answered_by_its_parts(con: Connection) -> None:
-    """They go in its place, in order; nobody sends it again."""
+    """They go in its place, in order; no one sends it again."""
     begun = begin(con, record("a"), record("b"))
     parts = ledger.split(con, ONE, begun, [message(record("a")), message(record("b"), seq=7)])
     assert [one.message_id for one in ledger.pending_messages(con, ONE)] == [one.message_id for one in parts]

@@ -101,7 +101,7 @@ def test_a_record_whose_month_is_in_sums_now_is_taken_back(tmp_path: pathlib.Pat
 
 
 def test_what_was_kept_is_noted_before_the_cursor_moves(tmp_path: pathlib.Path) -> None:
-    """A run that is killed leaves months held whose records it passed over."""
+    """A run that is killed leaves months held whose records it ignored."""
     ctx, router, _kept = run_of(tmp_path, SGAS)
     router.add(aar(), 3, [version(ctx, digest=b"newer")])
     router.flush()
@@ -132,7 +132,7 @@ def test_keys_of_before_are_sent_with_zeros(tmp_path: pathlib.Path, target: str)
 
 
 def test_of_two_with_one_key_the_first_that_can_go_goes(tmp_path: pathlib.Path) -> None:
-    """What no receiver would take, or cannot even be asked about, keeps nobody out."""
+    """What no receiver would take, or cannot even be asked about, keeps no one out."""
     _ctx, router, _kept = run_of(tmp_path, APEL)
     first, second = aar("first", local_job_id="7"), aar("second", local_job_id="7", record_id=2)
     assert router.key_collisions([first, second]) == {"second": "first"}
@@ -142,7 +142,7 @@ def test_of_two_with_one_key_the_first_that_can_go_goes(tmp_path: pathlib.Path) 
 
 
 @pytest.mark.parametrize("how", ["logged", "held", "period"])
-def test_a_twin_is_set_aside_however_it_comes(tmp_path: pathlib.Path, how: str) -> None:
+def test_a_twin_is_quarantined_however_it_comes(tmp_path: pathlib.Path, how: str) -> None:
     """From the log, once its time has come, or in a period that is sent again; what is there is sent as it is."""
     twins = [Job("first", MAY, local_id="7"), Job("second", MAY, local_id="7")]
     ctx, router, kept = run_of(tmp_path, APEL, *twins, Job("alone", MAY, local_id="8"))
@@ -160,7 +160,7 @@ def test_a_twin_is_set_aside_however_it_comes(tmp_path: pathlib.Path, how: str) 
     assert {one.seq for one in kept.records} == ({1, 3} if how == "logged" else {0})
 
 
-def test_what_nobody_wants_is_passed_and_waits_no_more(tmp_path: pathlib.Path) -> None:
+def test_what_nobody_wants_is_passed_and_waits_no_longer(tmp_path: pathlib.Path) -> None:
     """Jobs of other VOs, and those from before the target's time, that were held back for what they were."""
     jobs = (Job("other", MAY, vo="cms", fqan="/cms"), Job("early", APRIL), Job("dropped", APRIL))
     ctx, router, kept = run_of(tmp_path, f"{SGAS}vofilter=atlas\n", *jobs)
@@ -172,11 +172,11 @@ def test_what_nobody_wants_is_passed_and_waits_no_more(tmp_path: pathlib.Path) -
     assert (kept.records, [what.seq for what in kept.consignments]) == ([], [3])
 
 
-def test_a_held_job_that_nobody_wants_any_more_waits_no_more(tmp_path: pathlib.Path) -> None:
+def test_a_held_job_that_no_one_wants_any_more_waits_no_longer(tmp_path: pathlib.Path) -> None:
     """Once its time has come."""
     other = Job("other", MAY, vo="cms", fqan="/cms")
     ctx, router, kept = run_of(tmp_path, f"{SGAS}vofilter=atlas\n", other, Job("bad", MAY))
-    # Another program's: nobody judged it.
+    # Another program's: no one judged it.
     ctx.accounting.execute("UPDATE AAR SET UsedWalltime = -1 WHERE JobID = 'bad'")
     for job in ("other", "bad"):
         set_aside(ctx.publishing, job, "retry")

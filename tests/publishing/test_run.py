@@ -63,7 +63,7 @@ def run_as_configured(site: Site, name: str | None = None):
 
 
 class Background:
-    """A run that goes on meanwhile."""
+    """A run that continues meanwhile."""
 
     def __init__(self, site: Site) -> None:
         self._result: list = []
@@ -179,7 +179,7 @@ def test_two_targets_of_one_receiver_take_turns(memory, empty_box) -> None:
 
 @pytest.mark.parametrize("fault", [RuntimeError, MemoryError, SystemExit])
 def test_a_fault_of_ours_is_one_targets_outcome(memory, empty_box, fault) -> None:
-    """An error that nobody thought of ends one run: the others go on, and the exit code says 70."""
+    """An error that no one thought of ends one run: the others go on, and the exit code says 70."""
     site = Site(memory, empty_box, f"[arex/jura/sgas:bad]\ntargeturl={{sgas}}\n{CARS}")
     site.record(*jobs(3))
 
@@ -196,7 +196,7 @@ def test_a_fault_of_ours_is_one_targets_outcome(memory, empty_box, fault) -> Non
 
 
 def test_an_interrupt_does_not_wait_for_a_receiver(site_of, slow, empty_box) -> None:
-    """Ctrl-C ends a run long before a receiver that says nothing would, and the next one goes on."""
+    """Ctrl-C ends a run long before a receiver that says nothing would, and the next one continues."""
     site = site_of(more="exchange_timeout=3600\n")
     with publisher_of(site) as publisher:
         assert slow.begun.wait(PATIENT_S)
@@ -213,7 +213,7 @@ def test_an_interrupt_does_not_wait_for_a_receiver(site_of, slow, empty_box) -> 
 
 
 def test_an_interrupted_run_sends_nothing_more(site_of, slow) -> None:
-    """What is under way may end; no other try and no other message begins."""
+    """What is under way may end; no other try and no other message starts."""
     site = site_of(more="exchange_timeout=1\n")
 
     def interrupt() -> None:
@@ -234,7 +234,7 @@ def test_nobody_takes_a_database_away_from_the_lanes(site_of, slow, empty_box) -
     """
     Seen: three publishes at once, and the ledger was damaged.
 
-    SQLite takes the WAL away when it thinks that nobody else has the database open. Its locks tell, and they end when
+    SQLite takes the WAL away when it thinks that no one else has the database open. Its locks tell, and they end when
     a process that has it open closes any descriptor of it.
     """
     site = site_of(more="exchange_timeout=3600\n")
@@ -279,7 +279,7 @@ def test_a_host_that_lets_few_threads_begin(memory, empty_box, stack_gib, code) 
     assert bool(list((site.path / "outgoing").iterdir())) == (code == 0)
 
 
-def test_notes_that_nobody_can_hear_keep_nothing_from_being_sent(memory, empty_box) -> None:
+def test_notes_that_no_one_can_hear_keep_nothing_from_being_sent(memory, empty_box) -> None:
     """The log's disk is full: that is no reason not to publish."""
     site = Site(memory, empty_box, f"[arex/jura/sgas:s]\ntargeturl={{sgas}}\n{CARS}")
     site.record(*jobs(3))

@@ -44,7 +44,7 @@ def test_records_of_a_backup_correct_nothing(seq: int, is_forbidden: bool) -> No
 
 
 def test_a_record_as_it_is_moves_to_no_other_key() -> None:
-    """Nobody hears of it but who asked for the record."""
+    """No one hears of it but who asked for the record."""
     quiet, loud = guard(), guard()
 
     assert quiet.blocks_correction(AAR, "another", 0, [SAME], asked=False, site_of=str)
@@ -123,7 +123,7 @@ def test_a_filter_takes_nothing_back_that_has_not_changed() -> None:
     ],
 )
 def test_sums_fall_by_no_more_than_was_left(found: Amount, left: Amount, falls: bool) -> None:
-    """Of jobs and of wall time, at each place; a wall time that nobody knows proves nothing."""
+    """Of jobs and of wall time, at each place; a wall time that no one knows proves nothing."""
     place = CountingKey("SITE", "ce1", *MONTH)
     one = guard()
 
@@ -134,7 +134,7 @@ def test_sums_fall_by_no_more_than_was_left(found: Amount, left: Amount, falls: 
     assert not guard(accepted=True).would_decrease(MONTH, {place: Amount(3, 180)}, {}, {})
 
 
-def test_a_fall_is_told_in_what_fell() -> None:
+def test_a_fall_is_reported_in_what_fell() -> None:
     """In jobs where there are fewer of them, else in hours of wall time; of the places that fell alone."""
     ce1, ce2 = (CountingKey("SITE", host, *MONTH) for host in ("ce1", "ce2"))
     jobs, hours = guard(), guard()

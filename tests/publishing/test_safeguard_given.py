@@ -1,4 +1,4 @@
-"""What the ledger says that a receiver was given, by place and month. In memory, of one target beside another."""
+"""What the ledger says that a receiver was given, by place and month. In memory, of one target next to another."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def con() -> Iterator[Connection]:
 
 
 def test_amounts_of_a_place_are_added_up() -> None:
-    """A wall time that nobody knows makes the sum one that nobody knows, whichever comes first."""
+    """A wall time that no one knows makes the sum one that no one knows, whichever comes first."""
     assert totals([]) == {}
     assert totals([(HERE, Amount(1, 10)), (THERE, Amount(4, 0)), (HERE, Amount(2, 20))]) == {
         HERE: Amount(3, 30),

@@ -74,7 +74,7 @@ def test_a_record_loads_http_and_nothing_to_sign_it(site) -> None:
 
 
 @pytest.mark.parametrize("which", ["cert_path", "key_path"])
-def test_a_file_that_is_missing_is_told_with_nothing_to_send(site, own_credentials, which) -> None:
+def test_a_file_that_is_missing_is_reported_with_nothing_to_send(site, own_credentials, which) -> None:
     """Who moves certificates hears of it in the next run, not when the next job ends."""
     path = getattr(own_credentials, which)
     os.rename(path, f"{path}.away")

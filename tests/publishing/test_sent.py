@@ -1,4 +1,4 @@
-"""What the ledger says that a receiver has: versions of jobs, and sums. In memory, of one target beside another."""
+"""What the ledger says that a receiver has: versions of jobs, and sums. In memory, of one target next to another."""
 
 from __future__ import annotations
 
@@ -222,7 +222,7 @@ def test_what_was_taken_last(con: Connection) -> None:
     assert found.message_id == first.message_id
 
 
-def test_jobs_of_before_that_nobody_sent_again(con: Connection) -> None:
+def test_jobs_of_before_that_no_one_sent_again(con: Connection) -> None:
     """Of a period and of some VOs; a job that was sent again twice, or elsewhere, or is of another time, is one."""
     with closing(in_memory(ACCOUNTING)) as accounting:
         for name, end_time in (("first", MAY), ("last", MAY + 9), ("before", MAY - 1), ("after", MAY + 10)):
@@ -247,7 +247,7 @@ def test_jobs_of_before_that_nobody_sent_again(con: Connection) -> None:
         assert left(ended=(MAY + 10, MAY + 11)) == 0
 
 
-# Digests of records: bytes that every later program has to make of the same values, or all is published anew.
+# Digests of records: bytes that every later program has to make of the same values, or all is published again.
 
 
 RELEASED = pathlib.Path(__file__).parent.parent / "data" / "released" / "0.2.0"

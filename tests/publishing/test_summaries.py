@@ -42,7 +42,7 @@ def test_what_a_target_does_not_want_is_left_out_alone(tmp_path) -> None:
         assert (jobs_of(sums), sums.refused, ctx.summary.notes) == ([7], [], [])
 
 
-def test_a_cell_that_would_be_refused_is_set_aside_and_told(ctx) -> None:
+def test_a_cell_that_would_be_refused_is_quarantined_and_reported(ctx) -> None:
     """The others are summed; one line has the month, the number of jobs of all such cells, and the reason."""
     refused = [CELL._replace(wall_s=2**60 + number, user_dn=f"/CN={number}", jobs=2) for number in range(5)]
     sums = sums_of(ctx, *refused, CELL)
@@ -53,7 +53,7 @@ def test_a_cell_that_would_be_refused_is_set_aside_and_told(ctx) -> None:
     assert note.startswith("2026-05: 10 jobs not sent: wall time 1152921504606846976")
 
 
-def test_repairs_are_told_by_month_and_kind_with_all_their_jobs(ctx) -> None:
+def test_repairs_are_reported_by_month_and_kind_with_all_their_jobs(ctx) -> None:
     """One line for all the cells that have a repair in common."""
     odd = [CELL._replace(user_dn=f"/CN={number}", benchmark="odd") for number in range(4)]
     sums = sums_of(ctx, *odd, APRIL, CELL, APRIL._replace(benchmark="odd", jobs=5))
@@ -68,7 +68,7 @@ def test_repairs_are_told_by_month_and_kind_with_all_their_jobs(ctx) -> None:
 
 @pytest.mark.parametrize(("kinds", "more"), [(10, 0), (11, 1), (13, 3)])
 def test_no_run_tells_of_more_than_ten_kinds_of_repairs(ctx, kinds: int, more: int) -> None:
-    """A line for each of the first, and one that says how many there are beside."""
+    """A line for each of the first, and one that says how many there are next to."""
     sums_of(ctx, *(CELL._replace(benchmark=f"odd{number}") for number in range(kinds)))
 
     *told, last = ctx.summary.notes if more else [*ctx.summary.notes, ""]

@@ -1,4 +1,4 @@
-"""Where a target begins, and under which name it goes on: as the ledger has it, without a receiver."""
+"""Where a target starts, and under which name it continues: as the ledger has it, without a receiver."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def test_what_has_logged_less_than_was_sent_is_an_older_copy(ctx, last_seq, agai
     assert incarnation.mismatches(incarnation.incarnation_state(ctx.accounting, ctx.publishing)) == found
 
 
-def test_a_damaged_target_begins_at_an_earlier_time_if_that_is_wanted(ctx) -> None:
+def test_a_damaged_target_starts_at_an_earlier_time_if_that_is_wanted(ctx) -> None:
     """It goes through the whole log in any case: an earlier start needs no further run."""
     publish(ctx, BLOCK)
     ctx.publishing.execute("UPDATE Targets SET LastSeqAgain = 2")
@@ -90,7 +90,7 @@ def test_a_damaged_target_begins_at_an_earlier_time_if_that_is_wanted(ctx) -> No
     assert ctx.summary.notes == [ledger.DAMAGED]
 
 
-def test_a_target_under_another_name_goes_on_where_it_stopped(ctx) -> None:
+def test_a_target_under_another_name_continues_where_it_stopped(ctx) -> None:
     """Nothing that it was sent is gone through again."""
     known = publish(ctx, OLD)
 
@@ -106,8 +106,8 @@ def test_a_target_under_another_name_goes_on_where_it_stopped(ctx) -> None:
 
 
 @pytest.mark.parametrize("others", [["arex/jura/apel:old"], [OLD, "arex/jura/sgas:older"]], ids=["kind", "two"])
-def test_a_target_goes_on_with_none_of_another_kind_nor_of_two(ctx, others: list[str]) -> None:
-    """Nobody knows that it is theirs: it begins, and says when."""
+def test_a_target_continues_with_none_of_another_kind_nor_of_two(ctx, others: list[str]) -> None:
+    """No one knows that it is theirs: it starts, and says when."""
     for block in others:
         publish(ctx, block)
 
@@ -118,7 +118,7 @@ def test_a_target_goes_on_with_none_of_another_kind_nor_of_two(ctx, others: list
     assert "(set by --since; " in note
 
 
-def test_a_target_begins_a_day_before_jura_stopped(ctx) -> None:
+def test_a_target_starts_a_day_before_jura_stopped(ctx) -> None:
     """Repeats are harmless: a job that jura-ng was about to send is sent."""
     ctx.publishing.execute("INSERT INTO AccountingTargets VALUES (?, ?, 0)", (BLOCK, JUNE))
 

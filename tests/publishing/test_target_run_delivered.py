@@ -51,7 +51,7 @@ def test_the_place_waits_for_the_last_target(site) -> None:
     """One target that cannot be reached keeps it before what it lacks."""
     site.send(*jobs(2))
     site.record(*jobs(3, 2))
-    # Where nobody listens.
+    # Where no one listens.
     site.configure(SGAS + CARS.replace("{ams}", "https://127.0.0.1:9").replace("{authn}", "9"))
     assert [one.error is None for one in site.publish_all()] == [True, False]
 

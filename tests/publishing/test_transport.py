@@ -158,7 +158,7 @@ def test_a_path_is_asked_for_as_it_is_written(session, receiver, written, asked)
 
 @pytest.mark.parametrize("url", ["https://ce example.org/x", "https:///x", "ftp://localhost/x", "https://[::1/x", "x"])
 def test_a_url_that_leads_nowhere_is_named(once, url):
-    """It is the configuration's, and nobody was asked anything."""
+    """It is the configuration's, and no one was asked anything."""
     answer = once.request(Request("POST", url, {}, b""), classify_ams)
     assert (answer.kind, answer.outcome_known) == (Outcome.NOT_AUTHORISED_OR_MISCONFIGURED, True)
     assert "check targeturl" in answer.text
@@ -210,7 +210,7 @@ def test_try_later_is_tried_again_after_a_pause(session, receiver, naps):
 
 
 def test_tries_end(session, receiver, naps):
-    """After the last try the answer is handed over, and nobody waits for nothing."""
+    """After the last try the answer is handed over, and no one waits for nothing."""
     receiver.script = [say(503, b"down")] * 9
     answer = session.request(post(receiver), classify_ams)
     assert (answer.kind, answer.status, answer.text) == (Outcome.TRY_LATER, 503, "down")
@@ -329,7 +329,7 @@ def test_a_second_answer_to_one_request_is_nobodys(session_of, receiver, tls_pro
 
 
 def test_a_closed_port_is_known_to_have_done_nothing(once, receiver):
-    """Nothing was sent where nobody listens."""
+    """Nothing was sent where no one listens."""
     receiver.stop()
     answer = once.request(post(receiver), classify_ams)
     assert (answer.kind, answer.outcome_known) == (Outcome.TRY_LATER, True)
@@ -406,7 +406,7 @@ def test_an_endless_answer_is_cut(once, receiver):
 
 
 def test_a_server_of_another_authority_is_not_trusted(session_of, receiver, tmp_path):
-    """Records go to nobody whose certificate the CA directory does not vouch for, and nothing was sent."""
+    """Records go to no one whose certificate the CA directory does not vouch for, and nothing was sent."""
     stranger = create(str(tmp_path / "other"))
     receiver.script = [say(200, STORED)]
     answer = session_of(ca_dir=stranger.ca_dir).request(post(receiver), classify_ams)
@@ -426,11 +426,11 @@ def test_a_server_with_another_name_is_not_trusted(authority, session_of, tmp_pa
     answer = session_of().request(post(server), classify_ams)
     server.stop()
     assert answer.kind == Outcome.NOT_AUTHORISED_OR_MISCONFIGURED
-    assert "its certificate is not for this name" in answer.text
+    assert "its certificate does not have this name" in answer.text
 
 
 def test_a_common_name_is_no_name_of_a_server(authority, session_of, tmp_path):
-    """A certificate without alternative names is for nobody, and what is to be done is said; nothing was sent."""
+    """A certificate without alternative names is for no one, and what is to be done is said; nothing was sent."""
     server = ScriptedReceiver(server_context(without_alternative_names(authority, "localhost", tmp_path)))
     server.script = [say(200, STORED)]
     answer = session_of(backoff_s=()).request(post(server), classify_ams)
@@ -446,7 +446,7 @@ def test_a_common_name_is_no_name_of_a_server(authority, session_of, tmp_path):
 
 @pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
 @pytest.mark.parametrize("size", [10, 3_000_000])
-def test_a_refused_certificate_is_told_from_a_broken_connection(
+def test_a_refused_certificate_is_distinguished_from_a_broken_connection(
     authority, host, session_of, tmp_path, naps, version, size
 ):
     """A TLS alert about our certificate is final and concerns our credentials, whenever it arrives."""
@@ -526,14 +526,14 @@ def test_a_request_adds_no_authority(authority, host, receiver, request, way, pl
 
 
 def test_a_ca_directory_without_hashes_is_read(authority, host, receiver, session_of, tmp_path):
-    """CA files that nobody rehashed are found by their names."""
+    """CA files that no one rehashed are found by their names."""
     os.link(authority.ca_file, tmp_path / "MyCA.pem")
     receiver.script = [say(200, STORED)]
     assert session_of(ca_dir=str(tmp_path)).request(post(receiver), classify_ams).kind == Outcome.ACCEPTED
 
 
 def test_a_ca_file_is_enough(authority, host):
-    """A single file of CAs replaces the directory; without any there is nobody to trust."""
+    """A single file of CAs replaces the directory; without any there is no one to trust."""
     assert tls_context(*host, ca_file=authority.ca_file).get_ca_certs()
     with pytest.raises(ConfigError, match="x509_cert_dir"):
         tls_context(*host)
@@ -690,7 +690,7 @@ def test_the_proxy_alone_hears_its_password(receiver, proxy, tls_proxy, session_
         (503, Outcome.TRY_LATER),
     ],
 )
-def test_a_proxys_refusal_is_told_from_the_targets(receiver, proxy, session_of, status, kind):
+def test_a_proxys_refusal_is_distinguished_from_the_targets(receiver, proxy, session_of, status, kind):
     """What the proxy says about the connection is named as the proxy's, without its password."""
     proxy.script = [say(status)]
     session = session_of(proxy=f"http://me:s3cret@127.0.0.1:{proxy.port}", backoff_s=())
@@ -748,7 +748,7 @@ def bare_context(authority) -> ssl.SSLContext:
 
 
 class contextless_sockets:  # noqa: N801  a with-block reads better in lower case
-    """Connections that are begun and never finished: they fill a listener's backlog."""
+    """Connections that are started and never finished: they fill a listener's backlog."""
 
     def __init__(self, address, count: int) -> None:
         self._sockets = [socket.socket() for _ in range(count)]

@@ -378,7 +378,7 @@ def test_a_proxy_that_connects_to_another_host_gets_no_token(
     proxy.port_of_target = target.port
     session = session_of(proxy=f"{scheme}://localhost:{proxy.port}", backoff_s=())
     answer = session.request(post(receiver.url), classify_ams)
-    check(answer, Meaning(STOPPED, "its certificate is not for this name", known=True))
+    check(answer, Meaning(STOPPED, "its certificate does not have this name", known=True))
     assert target.heard == receiver.heard == []
 
 
@@ -392,7 +392,7 @@ def test_a_proxy_that_connects_to_another_host_gets_no_token(
         ("another authority", "its certificate cannot be verified"),
         ("expired", "certificate has expired"),
         ("not yet valid", "certificate is not yet valid"),
-        ("another name", "its certificate is not for this name"),
+        ("another name", "its certificate does not have this name"),
     ],
 )
 def test_a_wrong_certificate_ends_the_exchange(

@@ -57,7 +57,7 @@ def test_a_lost_answer_is_asked_for_again(in_clear, plain, naps, step) -> None:
 
 
 def test_a_closed_port_is_known_to_have_done_nothing(in_clear, plain) -> None:
-    """Nothing was sent where nobody listens."""
+    """Nothing was sent where no one listens."""
     plain.stop()
     answer = in_clear.request(post(plain), accept)
     assert (answer.kind, answer.outcome_known) == (Outcome.TRY_LATER, True)

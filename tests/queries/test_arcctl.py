@@ -70,7 +70,7 @@ def test_every_output_is_what_arcctl_7_printed(arex7_file, output) -> None:
 
 
 def test_active_jobs_are_shown_when_asked_for(arex7_file) -> None:
-    """With -a the frame begins with the first submission, and has the name that arcctl 7 gives it then."""
+    """With -a the frame starts with the first submission, and has the name that arcctl 7 gives it then."""
     assert arcacct("--database", arex7_file, "stats", "-a").stdout == printed("stats-active.txt")
 
 
@@ -101,7 +101,7 @@ def test_every_filter_selects_what_arcctl_7_selected(arex7_file, name) -> None:
 
 
 @pytest.mark.parametrize("name", JOBS)
-def test_each_job_is_told_as_arcctl_7_told_it(arex7, name) -> None:
+def test_each_job_is_reported_as_arcctl_7_told_it(arex7, name) -> None:
     """Info, as text and as JSON, events and transfers of each job: the same bytes."""
     job_id, what, form = name.split(".")
     record = arcctl_record(arex7, find_job(arex7, job_id).record_id)
@@ -181,7 +181,7 @@ OWN_NUMBERS = {"RecordID", "EndpointID", "QueueID", "UserID", "VOID", "FQANID", 
 
 
 @pytest.mark.parametrize("name", OURS)
-def test_what_we_recorded_is_told_as_arcctl_7_tells_it(recorded, name) -> None:
+def test_what_we_recorded_is_reported_as_arcctl_7_tells_it(recorded, name) -> None:
     """Scripts for the arcctl of ARC 7 read the same of our database; claims may come in another order."""
     job_id, what, form = name.split(".")
     record = arcctl_record(recorded, find_job(recorded, job_id).record_id, 7)
@@ -287,7 +287,7 @@ def test_active_jobs_in_a_table(request, database) -> None:
 
 
 @pytest.mark.parametrize("version", ["6", "7"])
-def test_active_jobs_come_beside_a_state_that_is_asked_for(unchanged, version) -> None:
+def test_active_jobs_come_next_to_a_state_that_is_asked_for(unchanged, version) -> None:
     """As arcctl 7 does: `-a` adds the jobs in progress to those of the state."""
     asked = ("--config", unchanged.conf, "stats", "-o", "jobcount", "--arcctl", version, "--filter-state", "completed")
 
@@ -304,7 +304,7 @@ def test_queries_see_the_tables_of_a_rex(arex7_file) -> None:
 
 
 def test_a_database_that_arex_7_has_open(tmp_path) -> None:
-    """In WAL mode it is read beside A-REX, what is only in the WAL included, and not a byte of it changes."""
+    """In WAL mode it is read next to A-REX, what is only in the WAL included, and not a byte of it changes."""
     path = tmp_path / "accounting_v2.db"
     with closing(corpus.arex7_database(str(path))) as con:
         con.execute("PRAGMA journal_mode = WAL")

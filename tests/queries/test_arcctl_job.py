@@ -80,7 +80,7 @@ def test_a_part_is_what_the_whole_has(arex_file, part) -> None:
 
 @pytest.mark.parametrize("name", ["27647", "mGsLDmZi"], ids=["local-id", "prefix"])
 def test_a_job_is_found_by_what_one_has_at_hand(arex_file, name) -> None:
-    """The batch system's id, or how the job's id begins, finds the job."""
+    """The batch system's id, or how the job's id starts, finds the job."""
     done = arcacct("--database", arex_file, "job", "events", name)
 
     assert done.stdout == printed(f"{corpus.names()['multicore']}.events.txt")

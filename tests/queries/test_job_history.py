@@ -117,7 +117,7 @@ def test_every_format_of_apel(site, why, version) -> None:
 
 
 def test_kept_as_long_as_the_configuration_says(site, why) -> None:
-    """With keep_messages nothing has to be made again, also when all records are something else by now."""
+    """With keep_messages nothing must be made again, also when all records are something else by now."""
     sums = SUMMARIES.replace("apel:a", "apel:sums").replace("=SITE", "=SUMS")
     made = site(f"{SGAS}urbatchsize=2\n{CARS}{sums}", keep_messages="90")
     made.send(*jobs(5))
@@ -341,7 +341,7 @@ def test_a_job_without_a_record(site, why, capsys) -> None:
     assert [one.how for one in why(made, "job00001")["sgas:s"]] == [AS_IT_IS]
 
 
-def test_a_record_with_a_status_that_nobody_knows(site, why) -> None:
+def test_a_record_with_a_status_that_no_one_knows(site, why) -> None:
     """What was sent of it is told all the same."""
     made = site(f"{SGAS}urbatchsize=1\n{DIRECTORY}")
     made.send(*jobs(2))

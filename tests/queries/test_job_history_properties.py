@@ -76,7 +76,7 @@ def histories(events: st.SearchStrategy) -> st.SearchStrategy:
 
 @pytest.fixture(scope="module")
 def places():
-    """Two sites that every history begins anew."""
+    """Two sites that every history starts again."""
     where = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
     with tempfile.TemporaryDirectory(prefix="arcacct-test-", dir=where) as path:
         each, family = pathlib.Path(path, "each"), pathlib.Path(path, "family")
@@ -84,7 +84,7 @@ def places():
 
 
 class Witness:
-    """Everything that was ever written down to be sent, beside the ledger, which forgets it."""
+    """Everything that was ever written down to be sent, next to the ledger, which forgets it."""
 
     def __init__(self, world: World) -> None:
         self._path = world.here.publishing_database
@@ -92,7 +92,7 @@ class Witness:
         self.watch()
 
     def watch(self) -> None:
-        """From now on; once more where the ledger was written anew."""
+        """From now on; once more where the ledger was written again."""
         with closing(sqlite3.connect(self._path)) as con, con:
             con.execute("CREATE TABLE Witness AS SELECT * FROM MessageBytes")
             con.execute(

@@ -79,7 +79,7 @@ def test_figures_are_those_of_sreport(slurm) -> None:
 SREPORT = {"atlas": 282, "atlasprod": 356, "lz": 321}
 
 
-def test_what_differs_is_told_job_by_job(slurm) -> None:
+def test_what_differs_is_reported_job_by_job(slurm) -> None:
     """Missing on either side, or with other figures; exit code 1."""
     change(slurm, "DELETE FROM AAR WHERE LocalJobID = '8'")
     change(slurm, "UPDATE AAR SET UsedWalltime = UsedWalltime + 7 WHERE LocalJobID = '29'")
@@ -111,7 +111,7 @@ def test_sacct_itself(slurm, tmp_path) -> None:
 
 
 def test_an_output_without_steps_says_nothing_of_cpu_time(slurm, tmp_path) -> None:
-    """The name of job 32 has delimiters, beside the name of its user: there it has another one."""
+    """The name of job 32 has delimiters, next to the name of its user: there it has another one."""
     path = tmp_path / "sacct.txt"
     path.write_bytes((DATA / "sacct-X-epoch.txt").read_bytes().replace(b"|pipe|in|name|", b"|pipe in name|"))
     code, report = verified(slurm, "--lrms", f"slurm:{path}")
@@ -134,7 +134,7 @@ def test_another_month_is_not_compared(slurm) -> None:
     report = json.loads(done.stdout)
 
     assert source(report, f"slurm {TABLE}")["jobs"] == 0
-    # Recording began later: that is all that there is to say.
+    # Recording started later: that is all that there is to say.
     assert ["recording began at 2026-" in one["text"] for one in report["differences"]] == [True]
 
 

@@ -79,7 +79,7 @@ def test_differences_are_grouped_by_their_cause(portal) -> None:
 
 
 def test_what_is_known_here_of_a_difference_is_its_cause(portal) -> None:
-    """Jobs that are held or set aside, VOs that nobody sends, what came after the export: each with an example."""
+    """Jobs that are held or set aside, VOs that no one sends, what came after the export: each with an example."""
     noted = [
         NotedJobs("atlas", "apel:egi", "quarantined", 60, 7_200, 3_600, "JOB1"),
         NotedJobs("atlas", "apel:egi", "held", 1, 3_600, 3_600, "JOB2"),

@@ -183,7 +183,7 @@ def test_a_lost_job_is_named(ours) -> None:
     assert "arcacct sweep" in report["differences"][0]["text"]
 
 
-def test_other_hours_are_told_by_job(ours) -> None:
+def test_other_hours_are_reported_by_job(ours) -> None:
     """A job whose wall time was changed is told with both values."""
     job_id = corpus.names()["multicore"]
     changed(ours.database, "UPDATE AAR SET UsedWalltime = 4711 WHERE JobID = ?", job_id)
@@ -218,7 +218,7 @@ def test_a_measurement_that_came_late_is_taken_by_a_sweep(ours, is_awaited: bool
     assert (code, report["differences"]) == (0, [])
 
 
-def test_a_status_file_with_an_odd_name_is_told(ours) -> None:
+def test_a_status_file_with_an_odd_name_is_reported(ours) -> None:
     """Its name, which is not UTF-8, is printed with the bytes written out; the other jobs are compared."""
     with open(os.fsencode(ours.control / "finished") + b"/job.\xff\xfe.status", "wb") as file:
         file.write(b"FINISHED")
@@ -408,7 +408,7 @@ def test_why_the_portal_differs_is_told_by_cause(tmp_path) -> None:
 
 
 def test_sums_that_wait_are_the_cause_at_the_portal(tmp_path) -> None:
-    """Of sums nobody knows the job, but how many jobs of a VO they lack: none was sent, then all but one."""
+    """Of sums no one knows the job, but how many jobs of a VO they lack: none was sent, then all but one."""
     path = tmp_path / "portal.csv"
     path.write_text("VO,Nov 2026\natlas,0\n")
     targets = (
@@ -569,7 +569,7 @@ def test_what_only_arexs_own_database_has_is_a_no(beside, statement, text) -> No
 
 @pytest.mark.parametrize(("source", "agrees"), [("sacct", True), ("derived", False), ("unknown", False)])
 def test_what_the_batch_system_measured_is_no_difference(beside, source, agrees) -> None:
-    """Neither to the files nor to A-REX's database. A value that nobody measured is one, and a sweep takes theirs."""
+    """Neither to the files nor to A-REX's database. A value that no one measured is one, and a sweep takes theirs."""
     job_id = corpus.names()["multicore"]
     with closing(open_accounting(corpus.place(beside.control))) as con:
         (record_id,) = con.execute("SELECT RecordID FROM AAR WHERE JobID = ?", (job_id,)).fetchone()

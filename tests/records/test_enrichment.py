@@ -190,7 +190,7 @@ def test_times_are_added_where_there_are_none(con) -> None:
 
 
 def test_a_run_that_ended_otherwise_is_another(con) -> None:
-    """A resumed job has another end: what others told of its former run is forgotten, and told anew."""
+    """A resumed job has another end: what others told of its former run is forgotten, and told again."""
     own(con, ARC, None)
     other(con, "gridengine", "memory_kib")
     facts = StateChange(JOB, "FINISHED", (END + 100) * 10**9, None)

@@ -127,7 +127,7 @@ def test_damaged_pages_are_found(here) -> None:
     assert problems(here)
 
 
-def test_a_page_that_nobody_uses_is_found(here) -> None:
+def test_a_page_that_no_one_uses_is_found(here) -> None:
     """Each table is whole alone: the page belongs to none."""
     with whole_file(here) as content:
         pages = number(content, 28)
@@ -221,7 +221,7 @@ def users_of_job_2(here: Places, *, lost: bool) -> None:
         con.commit()
 
 
-def test_a_check_that_is_stopped_goes_on(here) -> None:
+def test_a_check_that_is_stopped_continues(here) -> None:
     """It ends behind the part at hand; the next one asks the rest alone, and tells what is of before."""
     told: list[tuple[int, int]] = []
     first: list[Checked] = []
@@ -243,7 +243,7 @@ def test_a_check_that_is_stopped_goes_on(here) -> None:
 
 
 def test_what_was_wrong_is_asked_again(here) -> None:
-    """Somebody may have mended it since."""
+    """Somebody may have repaired it since."""
     users_of_job_2(here, lost=True)
     assert stopped_behind(here, 3)[2].problems
     users_of_job_2(here, lost=False)
@@ -295,7 +295,7 @@ def test_answers_are_kept_for_an_hour(here) -> None:
 
 
 @pytest.mark.parametrize("content", ["[" * 200_000, '{"a":' * 200_000, "", "[]", "{"], ids=lambda text: text[:5])
-def test_a_file_beside_the_database_that_is_damaged_stops_nothing(here, content) -> None:
+def test_a_file_next_to_the_database_that_is_damaged_stops_nothing(here, content) -> None:
     """What a check remembered, and when the database was cared for."""
     stopped_behind(here, 3)
     for name in ("check.json", "care.json"):
@@ -306,7 +306,7 @@ def test_a_file_beside_the_database_that_is_damaged_stops_nothing(here, content)
     assert {one.earlier for one in check(here)} == {0}
 
 
-def test_a_check_can_begin_anew(here) -> None:
+def test_a_check_can_start_again(here) -> None:
     """Whatever was answered before."""
     stopped_behind(here, 3)
 
@@ -314,7 +314,7 @@ def test_a_check_can_begin_anew(here) -> None:
 
 
 def test_others_come_in_between_the_parts_of_a_check(here) -> None:
-    """No read transaction is open between two parts: whoever writes finds the WAL free to begin anew."""
+    """No read transaction is open between two parts: whoever writes finds the WAL free to start again."""
     busy = []
 
     def look(_done: int, _parts: int) -> None:

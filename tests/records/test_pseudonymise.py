@@ -78,7 +78,7 @@ def test_pruned_jobs_too(here) -> None:
     assert {one.problems for one in check(here)} == {()}
 
 
-def test_it_goes_on_where_it_was_stopped(here, monkeypatch) -> None:
+def test_it_continues_where_it_was_stopped(here, monkeypatch) -> None:
     """Behind any slice; the names that are left go with the next call, and a pseudonym stays what it is."""
     monkeypatch.setattr("arcacct.records.pseudonymise._SLICE", 1)
     stops: Iterator[bool] = iter([False, False, True])
@@ -165,7 +165,7 @@ def found(con: sqlite3.Connection, text: str) -> list[str]:
 
 
 def test_pseudonyms() -> None:
-    """The same name, the same pseudonym; by another key another one; nothing for nobody, and itself for one."""
+    """The same name, the same pseudonym; by another key another one; nothing for no one, and itself for one."""
     names = Names(b"k" * 32)
     made = names.of(DN)
     assert made == names.of(DN) != names.of("/DC=org/CN=User 2")

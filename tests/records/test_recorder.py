@@ -307,7 +307,7 @@ def test_remembering_a_file_is_no_news_of_the_job(con: sqlite3.Connection) -> No
 
 
 def test_a_waiting_job_has_no_time_for_its_state(con: sqlite3.Connection) -> None:
-    """A status file that was rewritten as PENDING: does not say when the state began: no event is invented."""
+    """A status file that was rewritten as PENDING: does not say when the state started: no event is invented."""
     waiting = event("PREPARING", 1)
     assert waiting.status is not None
     waiting.status.pending = True
@@ -329,7 +329,7 @@ def test_a_deleted_job_keeps_its_record(con: sqlite3.Connection) -> None:
 
 
 def test_a_job_without_local_makes_no_record(con: sqlite3.Connection) -> None:
-    """Without .local nobody knows whose job it is; of a known job the event is added."""
+    """Without .local no one knows whose job it is; of a known job the event is added."""
     assert record(con, event("SUBMIT", local=None)) == NOTHING
     assert not knows(con, JOB)
 
@@ -356,7 +356,7 @@ def test_a_local_that_was_not_whole_is_completed_later(con: sqlite3.Connection) 
 
 
 TORN = [LOCAL[:size] for size in range(1, len(LOCAL))]
-"""A-REX truncates .local and writes it anew: what a reader without its lock may meet."""
+"""A-REX truncates .local and writes it again: what a reader without its lock may meet."""
 
 
 @pytest.mark.parametrize("later", ["PREPARING", "FINISHED", "sweep"])
@@ -440,7 +440,7 @@ def who(con: sqlite3.Connection) -> tuple[str, str, list[str]]:
 
 
 def test_another_user_comes_without_the_vo_of_the_first(con: sqlite3.Connection) -> None:
-    """The .local of a job that ended is written anew, for somebody without VOMS: no file ever had both."""
+    """The .local of a job that ended is written again, for somebody without VOMS: no file ever had both."""
     record(con, event("FINISHED", 10))
     assert who(con)[1:] == ("atlas", ["/atlas/Role=production", "/atlas"])
 
@@ -601,7 +601,7 @@ def test_a_later_run_is_not_recorded_under_an_earlier_end(con: sqlite3.Connectio
     assert (JOB, "FINISHED", "2026-11-20 12:00:32") in after["JobEvents"]
 
 
-def test_an_end_that_is_told_late_is_not_that_of_the_next_run(con: sqlite3.Connection) -> None:
+def test_an_end_that_is_reported_late_is_not_that_of_the_next_run(con: sqlite3.Connection) -> None:
     """A callout that meets the job in its next run (its event is of now) does not end that run."""
     for one in RESUMED[:7]:
         record(con, told(one))
@@ -798,7 +798,7 @@ def test_a_new_rule_is_none_of_a_job_that_has_ended(con: sqlite3.Connection) -> 
 
 
 def test_claims_that_are_kept_as_fqans_now_are_none_of_a_job_that_has_ended(con: sqlite3.Connection) -> None:
-    """They look like FQANs that a torn .local lacked, but it is the site that has begun to keep them."""
+    """They look like FQANs that a torn .local lacked, but it is the site that has started to keep them."""
     files = {"local": BARE + b"tokenclaim.wlcg.groups=/atlas\n", "hashed": True}
     record(con, event("FINISHED", 9, **files))
     before = con.execute("SELECT * FROM FinishedLog").fetchall()

@@ -116,7 +116,7 @@ def test_usage_still_counts_what_was_pruned(site) -> None:
 
 
 def test_what_no_sum_tells_apart_yet_is_summed_before_it_goes(site) -> None:
-    """After an upgrade a prune puts into the finer cells first what it moves: nobody would know its queue any more."""
+    """After an upgrade a prune puts into the finer cells first what it moves: no one would know its queue any more."""
     records_usage.update_monthly(site.con, site.here)
     before = usage(site.con, Selection(), ("queue", "status"), details=True)
 
@@ -174,7 +174,7 @@ def test_telemetry_of_a_job_goes_with_it(site) -> None:
 
 
 def test_every_table_of_a_record_has_its_place() -> None:
-    """A new table that knows records has to be moved, dropped or kept on purpose."""
+    """A new table that knows records must be moved, dropped or kept on purpose."""
     from arcacct.database.schema import ACCOUNTING, in_memory
     from arcacct.records.recorder import CHILDREN
 
@@ -268,7 +268,7 @@ def test_jobs_in_progress_stay(site) -> None:
 
 
 def test_a_job_that_changes_meanwhile_stays(site) -> None:
-    """What was corrected after it was delivered has to be delivered again first."""
+    """What was corrected after it was delivered must be delivered again first."""
     site.con.execute("UPDATE AAR SET ExitCode = 5 WHERE RecordID = 2")
 
     assert site.prune().jobs == 2
@@ -276,7 +276,7 @@ def test_a_job_that_changes_meanwhile_stays(site) -> None:
 
 
 @pytest.mark.parametrize("point", ["archived", "deleting"])
-def test_a_prune_that_is_killed_goes_on(site, point) -> None:
+def test_a_prune_that_is_killed_continues(site, point) -> None:
     """Killed between the two databases or within the second: no job is lost, and the next prune finishes."""
     before = {table: [row for row in rows if row[0] != name(4)] for table, rows in job_files.rows(site.con).items()}
     code = (
@@ -365,7 +365,7 @@ def test_an_import_does_not_bring_pruned_jobs_back(site, tmp_path, archive) -> N
 
     report = import_arex(site.here, site.con, str(path), ZoneInfo("UTC"))
 
-    # Without its archive nobody can tell whether an old job was pruned.
+    # Without its archive no one can tell whether an old job was pruned.
     old = ["OLDJOB"] if archive == "there" else []
     assert sorted(site.jobs()) == sorted([name(4), "NEWJOB", *old])
     assert report.archived == 3 - len(old)
@@ -408,7 +408,7 @@ def many(site: Site) -> list[str]:
     return site.jobs()
 
 
-def test_a_prune_that_is_stopped_goes_on(site) -> None:
+def test_a_prune_that_is_stopped_continues(site) -> None:
     """Stopped behind a page, it says how many are moved; the next one moves the others, and no job is in both."""
     jobs = many(site)
     told: list[int] = []

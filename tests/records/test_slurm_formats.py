@@ -243,7 +243,7 @@ def test_times() -> None:
 
 
 def test_a_local_time_that_was_shown_twice() -> None:
-    """At the end of summer time there are two; at its beginning an hour is none, and goes on as before."""
+    """At the end of summer time there are two; at its beginning an hour is none, and continues as before."""
     assert instants("2026-10-25T02:30:00", OSLO) == (1792888200, 1792891800)
     assert instants("2026-03-29T02:30:00", OSLO) == (1774747800, 1774747800)
 

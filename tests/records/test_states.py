@@ -53,7 +53,7 @@ def reasons(**values: object) -> list[tuple[str, str]]:
         {"submit_time": END + 200, "wall_s": 30, "cpu_user_s": 0},
         # Nothing says when it was submitted, nor how many cores it had.
         {"submit_time": 0, "wall_s": 10**8},
-        # Nobody measured the wall time: the job's life is the bound.
+        # No one measured the wall time: the job's life is the bound.
         {"wall_s": None, "cpu_user_s": 7 * 3700},
         {"cores": 0, "cpu_user_s": 512 * 3600},
         # A-REX had given it up, and it ran on.
@@ -63,7 +63,7 @@ def reasons(**values: object) -> list[tuple[str, str]]:
         {"cores": 7_630_848, "nodes": 158_976, "cpu_user_s": 2 * 10**9},
         {"cpu_user_s": LARGEST_S, "cpu_kernel_s": 0, "cores": 10**6, "nodes": 200},
         {"cores": 8192},
-        # Nobody says on how many nodes.
+        # No one says on how many nodes.
         {"cores": 10**6, "nodes": 0},
         {"benchmark": None},
         {"benchmark": "HEPSPEC:1.0"},
@@ -149,7 +149,7 @@ NO_CPU = {"cpu_user_s": 0, "cpu_kernel_s": 0}
         ("cpu_user_s", "cpu_s", 0, 60, {"wall_s": 0, "cpu_kernel_s": 0}),
         ("cpu_user_s", "cpu_s", 0, 8 * 3700 + 60, {"wall_s": None, "cpu_kernel_s": 0}),
         ("cpu_user_s", "cpu_s", 0, 8 * 3800 + 60, {"ran_until": END + 100, "cpu_kernel_s": 0}),
-        # Linux's processors of each node, where nobody says how many cores.
+        # Linux's processors of each node, where no one says how many cores.
         ("cpu_user_s", "cpu_s", 0, 3 * 8192 * 3600 + 60, {"cores": 0, "nodes": 3, "cpu_kernel_s": 0}),
         ("cpu_user_s", "cpu_s", 0, 8192 * 3600 + 60, {"cores": 0, "nodes": 0, "cpu_kernel_s": 0}),
         ("cores", "core_count", 0, 8192, NO_CPU),

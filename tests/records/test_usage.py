@@ -214,7 +214,7 @@ def test_jobs_are_counted_up_to_an_end_by_vo_and_endpoint(here) -> None:
     con.close()
 
 
-def test_what_changed_is_told_as_it_is_now(here) -> None:
+def test_what_changed_is_reported_as_it_is_now(here) -> None:
     """In cells with their first and last end: finished records that changed after a place in the log, once each."""
     con = access.open_accounting(here)
     with_vos(con, here)
@@ -229,7 +229,7 @@ def test_what_changed_is_told_as_it_is_now(here) -> None:
     con.close()
 
 
-def test_cells_that_all_jobs_left_are_told_as_they_were_called(here) -> None:
+def test_cells_that_all_jobs_left_are_reported_as_they_were_called(here) -> None:
     """With nothing in them, also of their last job: no time of an end either."""
     con = access.open_accounting(here)
     with_vos(con, here)

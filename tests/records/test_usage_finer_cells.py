@@ -181,7 +181,7 @@ def test_sums_of_an_older_database_are_made_in_slices(here, con) -> None:
 
 
 def test_putting_in_can_be_interrupted(here, con, monkeypatch) -> None:
-    """A slice that fails leaves what was there, and the next call goes on with it."""
+    """A slice that fails leaves what was there, and the next call continues with it."""
     records_usage.update_monthly(con, here)
     con.execute("CREATE TRIGGER Stop BEFORE UPDATE ON UsageBreakdown BEGIN SELECT RAISE(ABORT, 'power cut'); END")
     with pytest.raises(Exception, match="power cut"):

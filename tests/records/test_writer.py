@@ -72,7 +72,7 @@ def record(con: sqlite3.Connection, vo: str = "") -> None:
 @pytest.mark.parametrize(("tells_vo", "vo_by_claims", "is_told"), [
     ("", False, False), ("", True, False), ("lhcb", False, True), ("lhcb", True, False),
 ])  # fmt: skip
-def test_another_vo_is_told_where_no_rule_of_ours_may_have_made_it(con, tells_vo, vo_by_claims, is_told) -> None:
+def test_another_vo_is_reported_where_no_rule_of_ours_may_have_made_it(con, tells_vo, vo_by_claims, is_told) -> None:
     """A site's rules about claims of tokens are nothing that A-REX's database knows of."""
     record(con, "atlas")
     writer = JobWriter(con, "arex", "somewhere", **({"vo_by_claims": True} if vo_by_claims else {}))
@@ -82,7 +82,7 @@ def test_another_vo_is_told_where_no_rule_of_ours_may_have_made_it(con, tells_vo
     assert done.differences == ((expected,) if is_told else ())
 
 
-def test_other_children_are_told_with_the_rows_that_differ(con) -> None:
+def test_other_children_are_reported_with_the_rows_that_differ(con) -> None:
     """Those that only we have, and those that only the source has."""
     record(con)
 
@@ -98,7 +98,7 @@ def test_other_children_are_told_with_the_rows_that_differ(con) -> None:
 
 
 def test_who_told_a_value_of_a_job_that_is_written_again_is_remembered(con) -> None:
-    """Also where nobody else had told anything of the job before."""
+    """Also where no one else had told anything of the job before."""
     write(con, JOB)
     write(con, JOB._replace(benchmark="HEPSPEC:9", field_sources=(("benchmark", "default"),)))
 

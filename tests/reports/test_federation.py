@@ -180,7 +180,7 @@ def test_it_tells_what_it_does_not_have(federation, tmp_path, capsys) -> None:
 
 
 def test_pseudonyms_are_made_with_the_key_of_a_ce(federation, tmp_path, capsys) -> None:
-    """Without one it is said what else there is; with one nobody is named."""
+    """Without one it is said what else there is; with one no one is named."""
     command = ("report", "--fleet", federation.root, "--month", "2026-08")
     named = said(capsys, *command)
     refused = said(capsys, "--database", tmp_path / "none" / "accounting.db", *command, "--pseudonymous")
@@ -201,7 +201,7 @@ def test_a_month_is_still_required_of_one_ce(capsys) -> None:
 
 
 def test_the_clock_of_one_ce_does_not_choose_the_month(tmp_path, capsys) -> None:
-    """A month that has not begun is reported only to who asks for it, or where there is no other."""
+    """A month that has not started is reported only to who asks for it, or where there is no other."""
     import federation as generator
     from written_partitions import write_partition
 

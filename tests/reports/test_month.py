@@ -122,7 +122,7 @@ def test_failures_have_the_reason_of_the_batch_system(capsys, site) -> None:
     assert {reason: found[reason] for reason in states} == states
 
 
-def test_exit_codes_are_told_with_their_signal(capsys, site) -> None:
+def test_exit_codes_are_reported_with_their_signal(capsys, site) -> None:
     """A job that was killed, one that never ran, and one of which nothing was learned are three reasons."""
     made = site()
     failed = [stored_jobs.job(number, status="failed") for number in range(4)]
@@ -187,7 +187,7 @@ def test_the_key_moves_with_the_databases(capsys, site, tmp_path) -> None:
     assert (tmp_path / "elsewhere" / "pseudonyms.key").stat().st_mode & 0o777 == 0o600
 
 
-def test_who_may_only_read_is_told(capsys, site) -> None:
+def test_a_user_who_may_only_read_is_reported(capsys, site) -> None:
     """A reader's report is whole; that the next one does not know of it is said."""
     made = site()
     made.add(stored_jobs.job(1))
@@ -205,8 +205,8 @@ def test_who_may_only_read_is_told(capsys, site) -> None:
     assert sorted(path.name for path in folder.iterdir() if "reports" in path.name) == ["reports.json"]
 
 
-def test_a_damaged_key_is_told(capsys, site) -> None:
-    """No pseudonyms are made by half a key, since nobody would find them again."""
+def test_a_damaged_key_is_reported(capsys, site) -> None:
+    """No pseudonyms are made by half a key, since no one would find them again."""
     made = site()
     made.add(stored_jobs.job(1))
     (pathlib.Path(made.settings().places.directory) / "pseudonyms.key").write_text("abc")
@@ -218,7 +218,7 @@ def test_a_damaged_key_is_told(capsys, site) -> None:
 
 
 def test_what_the_figures_rest_on_is_said(capsys, site) -> None:
-    """Jobs that nobody measured, jobs without a benchmark, and a benchmark that was changed within the month."""
+    """Jobs that no one measured, jobs without a benchmark, and a benchmark that was changed within the month."""
     host = site()
     day = 86_400
     jobs = [stored_jobs.job(number, end_s=stored_jobs.END_S - number * day) for number in range(5)]
@@ -251,7 +251,7 @@ def test_what_the_figures_rest_on_is_said(capsys, site) -> None:
 
 
 def test_hours_of_jobs_without_a_benchmark_are_not_normalised(capsys, site) -> None:
-    """They are sent with HEPSPEC 1.0, which is no measurement: nobody reads HS06 hours in the report."""
+    """They are sent with HEPSPEC 1.0, which is no measurement: no one reads HS06 hours in the report."""
     host = site()
     host.add(*(stored_jobs.job(number)._replace(benchmark="HEPSPEC:1.0") for number in range(3)))
     told = figures(capsys, host.conf, *MAY)
@@ -266,7 +266,7 @@ def test_hours_of_jobs_without_a_benchmark_are_not_normalised(capsys, site) -> N
 
 
 def test_an_empty_month_says_so(capsys, site) -> None:
-    """A month in which no job ended has tables that say so, and one before recording began that it may lack jobs."""
+    """A month in which no job ended has tables that say so, and one before recording started that it may lack jobs."""
     made = site()
     made.add(stored_jobs.job(1))
 
@@ -280,7 +280,7 @@ def test_an_empty_month_says_so(capsys, site) -> None:
     assert "No target is configured: nothing of this month is published." in known
 
 
-def test_late_jobs_are_told_once(capsys, site) -> None:
+def test_late_jobs_are_reported_once(capsys, site) -> None:
     """The first report has nothing to compare with; a later one tells the late job; the same data says the same."""
     made = site()
     made.add(stored_jobs.job(1))

@@ -191,7 +191,7 @@ def test_nothing_is_green_that_should_not_be(capsys, tmp_path) -> None:
 
 
 def test_the_csv_is_safe_in_a_spreadsheet(capsys, site) -> None:
-    """A VO that is called like a formula begins with an apostrophe."""
+    """A VO that is called like a formula starts with an apostrophe."""
     made = site()
     made.add(stored_jobs.job(1)._replace(vo="=HYPERLINK(1)"))
     path = made.path / "r.csv"
@@ -202,7 +202,7 @@ def test_the_csv_is_safe_in_a_spreadsheet(capsys, site) -> None:
 
 
 @pytest.mark.parametrize("option", ["--html", "--csv"])
-def test_a_file_that_cannot_be_written_is_told(capsys, site, option) -> None:
+def test_a_file_that_cannot_be_written_is_reported(capsys, site, option) -> None:
     """With its name and what to do."""
     made = site()
     made.add(stored_jobs.job(1))
@@ -262,7 +262,7 @@ def test_little_is_not_nothing() -> None:
 
 
 def test_numbers_of_charts_have_four_characters_at_most() -> None:
-    """Twelve of them have room beside each other on a phone, also where rounding adds a digit."""
+    """Twelve of them have room next to each other on a phone, also where rounding adds a digit."""
     numbers = (0, 0.04, 3.26, 9.97, 99.6, 999.4, 999.6, 1234, 9960, 99_960, 999_600, 1.26e6, 4.2e9)
     told = ["0", "&lt;0.1", "3.3", "10", "100", "999", "1k", "1.2k", "10k", "100k", "1M", "1.3M", "4.2G"]
     assert [short(one) for one in numbers] == told
@@ -436,7 +436,7 @@ def test_a_browser_shows_all_of_the_page_at_every_width(capsys, site, tmp_path, 
                 found = shown.told(MEASURE)
                 assert (found["scroll"], found["scripts"]) == (width, 0), where
                 assert (found["overlaps"], found["cut"], found["broken"]) == ([], [], []), where
-                # Twelve months beside each other need more than a phone; all else fits.
+                # Twelve months next to each other need more than a phone; all else fits.
                 assert [one for one in found["scrolled"] if width > 700 or "pledge_trend" not in one] == [], where
                 for text in ("Accounting of ce.example.org, 2026-05", DN, "2\u202f0", "200.0\u202f%", "(signal 9)"):
                     assert text in found["text"], where

@@ -51,7 +51,7 @@ def telemetry(made, number: int, **values: object) -> None:
 
 
 def test_nothing_is_known_without_measurement_and_table(capsys, site) -> None:
-    """No zero is shown for what nobody measured: the report says what is missing."""
+    """No zero is shown for what no one measured: the report says what is missing."""
     made = site()
     made.add(stored_jobs.job(1))
 
@@ -143,7 +143,7 @@ def test_the_first_line_that_matches_holds() -> None:
 
 
 def test_an_intensity_holds_until_the_next(tmp_path) -> None:
-    """A day has the mean of its half hours; before the table begins nothing is known; a zone counts."""
+    """A day has the mean of its half hours; before the table starts nothing is known; a zone counts."""
     path = tmp_path / "grid.csv"
     path.write_text("time,gco2e_per_kwh\n1970-01-02T06:00,100\n# holds\n1970-01-02T19:00+01:00,300\n")
 
@@ -158,7 +158,7 @@ def test_an_intensity_holds_until_the_next(tmp_path) -> None:
 
 
 @pytest.mark.parametrize("line", ["yesterday,5", "2026-11-01,-4", "2026-11-01,inf", "2026-11-01", "2026-11-01,5,6"])
-def test_a_wrong_line_of_the_grid_is_told(tmp_path, line) -> None:
+def test_a_wrong_line_of_the_grid_is_reported(tmp_path, line) -> None:
     """With its number, and what would be right."""
     path = tmp_path / "grid.csv"
     path.write_text(f"2026-11-01T00:00,5\n{line}\n")
@@ -200,7 +200,7 @@ alice,2027-01,3,cpu
 
 
 def test_the_last_line_that_began_holds(tmp_path) -> None:
-    """Each VO and kind has the hours of the line that began last; what begins later does not count yet."""
+    """Each VO and kind has the hours of the line that started last; what starts later does not count yet."""
     path = tmp_path / "pledge.csv"
     path.write_text(GOOD)
 
@@ -238,7 +238,7 @@ def test_every_mistake_is_told_with_its_line(tmp_path, line, what) -> None:
     assert what in str(raised.value)
 
 
-def test_a_quote_without_an_end_is_told(tmp_path) -> None:
+def test_a_quote_without_an_end_is_reported(tmp_path) -> None:
     """It would hide the lines after it; in a comment it is nothing."""
     path = tmp_path / "pledge.csv"
     path.write_text('# "first\n"a,b",2026-04,5,core\n"atlas,2026-04,6,core\ncms,2026-04,7,core\n')
@@ -270,7 +270,7 @@ def test_use_is_compared_with_the_pledge(capsys, site, tmp_path) -> None:
     assert ["nobody", "core", "10.0", "0.0", "0.0"] in lines
 
 
-def test_a_missing_file_is_told(capsys, site) -> None:
+def test_a_missing_file_is_reported(capsys, site) -> None:
     """The report is not made without what was asked for."""
     made = site()
     made.add(stored_jobs.job(1))

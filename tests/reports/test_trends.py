@@ -74,7 +74,7 @@ def test_days_without_known_cores_are_left_out_with_their_jobs(capsys, site) -> 
 
 
 def test_days_before_the_first_record_are_not_idle(capsys, site) -> None:
-    """Who begins to record on the 30th has not wasted the month."""
+    """Who starts to record on the 30th has not wasted the month."""
     made = site("cores=10")
     made.add(job(1, MAY_S + 29 * DAY_S + 50_000, 1), job(2, MAY_S + 31 * DAY_S - 1, 24, cores=10))
 
@@ -304,7 +304,7 @@ def test_pledges_are_followed_over_the_year(capsys, site) -> None:
         "used_hours": "40.0",
         "used_share": "0.4",
     }
-    # A line begins in April, as a year of WLCG does; without one the first line says when the year begins.
+    # A line starts in April, as a year of WLCG does; without one the first line says when the year starts.
     years = {key[1]: value for key, value in told.items() if (key[0], key[2]) == ("pledge", "year_from")}
     assert years == {"atlas core": "2026-04", "atlas hepscore23": "2026-01", "new cpu": "2026-05"}
     assert told["pledge", "atlas core", "pledged_year_hours"] == "200.0"

@@ -188,7 +188,7 @@ def test_a_message_too_large_leaves_those_before_it(client):
     assert len(client.ams.messages("accounting", "gLite-APEL")) == 1
 
 
-def test_a_subscription_begins_at_the_end(client):
+def test_a_subscription_starts_at_the_end(client):
     """Messages older than the subscription are not seen by it."""
     client.publish("old")
     status, body = client.subscribe(ackDeadlineSeconds=0)
@@ -207,7 +207,7 @@ def test_a_subscription_begins_at_the_end(client):
     ],
 )
 def test_subscriptions_to_nothing(client, body, status, words):
-    """A topic has to be named in full, and to exist."""
+    """A topic must be named in full, and to exist."""
     found, answer = client.subscribe(**body)
     assert (found, answer["error"]["message"]) == (status, words)
 

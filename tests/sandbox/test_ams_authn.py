@@ -43,7 +43,7 @@ def test_paths_that_are_none(sandbox, path):
 
 
 def test_a_certificate_that_is_bound_to_nothing(sandbox):
-    """A good certificate nobody registered: Binding was not found."""
+    """A good certificate no one registered: Binding was not found."""
     stranger = sandbox.authority.issue("new.example.org", stem="new")
     with Connection(sandbox, "authn", stranger) as authn:
         answer = authn.ask("GET", PATH)

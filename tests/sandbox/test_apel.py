@@ -96,7 +96,7 @@ def test_rejected_messages_change_nothing_and_stop_nobody(apel, ce):
     "poison", [sync_message(Site="Jörg"), job_message("v0.4", ServiceLevel=None)], ids=["not ascii", "KeyError"]
 )
 def test_poison_holds_up_everything_behind_it(apel, ce, poison):
-    """What kills the receiver is delivered again for ever, so later messages wait."""
+    """What kills the receiver is delivered again permanently, so later messages wait."""
     first, second = receive(apel, ce, poison, sync_message())
     assert first.startswith("rejected: the receiver stopped")
     assert second.startswith("waits")
@@ -117,7 +117,7 @@ def test_what_is_not_base64_is_rejected(apel):
 
 
 def test_the_real_messages_of_a_computing_element_load(apel, ce, test_data):
-    """Each message jura sent, signed anew, is loaded, or rejected for jura's known faults only."""
+    """Each message jura sent, signed again, is loaded, or rejected for jura's known faults only."""
     payloads = sorted(test_data.glob("arex/wire/*/*.payload"))
     verdicts = {
         path.name: receive(apel, ce, path.read_bytes().decode("ascii", "backslashreplace"))[0] for path in payloads

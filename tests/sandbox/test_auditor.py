@@ -53,7 +53,7 @@ def ask(auditor, method: str, path: str, body: object = None, *, query: dict[str
 
 
 def test_a_record_is_stored(auditor):
-    """200 with nothing in it; the runtime is the server's own, and what it does not know is passed over."""
+    """200 with nothing in it; the runtime is the server's own, and what it does not know is ignored."""
     assert ask(auditor, "POST", "/record", record(runtime=5, nonsense=1)) == (200, "")
     assert auditor.records["r1"].runtime_s == 3600
     status, body = ask(auditor, "GET", "/record/r1")
@@ -121,7 +121,7 @@ def test_what_is_taken(auditor, sent):
 @pytest.mark.parametrize("sent", BAD.values(), ids=BAD)
 @pytest.mark.parametrize("path", ["/record", "/records"])
 def test_what_is_refused(auditor, sent, path):
-    """400, and nothing is stored, alone or beside a good one."""
+    """400, and nothing is stored, alone or next to a good one."""
     several = b"[" + sent + b"]" if isinstance(sent, bytes) else [record("good"), sent]
     status, _words = ask(auditor, "POST", path, sent if path == "/record" else several)
     assert (status, auditor.records) == (400, {})
@@ -203,7 +203,7 @@ def test_what_is_no_query(auditor, query):
 
 
 def test_who_may_write_and_who_may_read(auditor):
-    """By the certificate's common name; nobody may ask for the server's health; over plain HTTP everybody may all."""
+    """By the certificate's common name; no one may ask for the server's health; over plain HTTP everybody may all."""
     auditor.access = AuditorAccess(write=frozenset({"ce.example.org"}), read=frozenset({"other.example.org"}))
 
     assert ask(auditor, "POST", "/record", record(), peer=OTHER)[0] == 403

@@ -95,7 +95,7 @@ def test_demo_leaves_what_it_names(demo) -> None:
 
 
 def test_demo_is_for_whom_ran_it_alone(demo) -> None:
-    """Keys, databases, what receivers got: whatever the umask, nobody else can read or change any of it."""
+    """Keys, databases, what receivers got: whatever the umask, no one else can read or change any of it."""
     modes = {
         str(path.relative_to(demo.home)): oct(path.stat().st_mode & 0o777)
         for path in (demo.home, *demo.home.rglob("*"))
@@ -118,7 +118,7 @@ def test_demo_records_every_job(demo) -> None:
 def test_demo_moves_the_jobs_to_yesterday(demo) -> None:
     """A target that is new starts with the jobs of today or as it is told: the jobs ended on the day before."""
     today = demo.started_s // DAY_S * DAY_S
-    # Were it midnight just now, the demo may have begun on the day after.
+    # Were it midnight just now, the demo may have started on the day after.
     ((first, last),) = rows(demo, "accounting.db", "SELECT min(EndTime), max(EndTime) FROM AAR")
 
     assert today - DAY_S <= first <= last < today + DAY_S
@@ -158,7 +158,7 @@ def test_demo_keeps_the_owners_of_the_jobs(demo) -> None:
 def test_every_message_was_accepted(demo) -> None:
     """The ledger has each message as accepted: 5 kinds of them published, and the same 5 of the day again.
 
-    Targets with receivers of their own are served side by side: in which order theirs are numbered is nobody's promise.
+    Targets with receivers of their own are served side by side: in which order theirs are numbered is no one's promise.
     """
     messages = rows(demo, "publishing.db", "SELECT Target, Kind, Origin, State, RecordCount FROM Messages")
     expected = [
@@ -332,7 +332,7 @@ COMMAND = [sys.executable, "-c", "from arcacct.cli.main import main; main()", "s
 
 
 @pytest.mark.parametrize("end", [signal.SIGINT, signal.SIGTERM])
-def test_it_runs_until_it_is_told_to_stop(tmp_path, end):
+def test_it_runs_until_a_request_to_stop(tmp_path, end):
     """The command prints the blocks for arcacct.conf, serves, and ends cleanly on Ctrl-C and SIGTERM."""
     directory = tmp_path / "here"
     with subprocess.Popen(

@@ -124,7 +124,7 @@ def test_old_tls_is_refused(sandbox):
         connection.ask("GET", "/sgas")
 
 
-def test_a_silent_client_stops_nobody(sandbox):
+def test_a_silent_client_stops_no_one(sandbox):
     """Someone who connects and never speaks TLS does not hold up the next one."""
     with (
         socket.create_connection(("127.0.0.1", sandbox.servers["sgas"].port)),

@@ -264,7 +264,7 @@ def test_columns_that_must_not_be_null(sgas, changed, words):
     assert f'null value in column "{words}"' in answer.body.decode()
 
 
-def test_a_repeat_is_passed_over(sgas):
+def test_a_repeat_is_ignored(sgas):
     """A corrected record changes nothing: same answer, old row, old values."""
     first = post(sgas, usage_records(usage_record(body="<Queue>old</Queue>")))
     second = post(sgas, usage_records(usage_record(body="<Queue>new</Queue>")))

@@ -122,7 +122,7 @@ def test_a_row_with_children_is_not_replaced(sgas, post, child):
 
 @pytest.mark.parametrize("child", ["", *CHILDREN.values()], ids=["plain", *CHILDREN])
 def test_the_administrator_deletes_records(sgas, post, child):
-    """Days later, with or without children: the rows go, and the aggregates mend themselves at the next update."""
+    """Days later, with or without children: the rows go, and the aggregates repair themselves at the next update."""
     post(usage_record("job1", body=child), usage_record("job2"))
     post(usage_record("job3"), day=3)
     before = shown(sgas)
@@ -131,7 +131,7 @@ def test_the_administrator_deletes_records(sgas, post, child):
     assert shown(sgas) == {("2026-01-05", MACHINE): (1, 0, 60), ("2026-01-08", MACHINE): (1, 0, 60)}
 
 
-def test_a_deleted_record_can_be_sent_anew(sgas, post):
+def test_a_deleted_record_can_be_sent_again(sgas, post):
     """A correction by way of the administrator: the new values count, in a row that never was, on their own day."""
     post(usage_record("job1", body=CHILDREN["environment"]))
     sgas.delete_records([f"ur-{MACHINE}-job1"])

@@ -112,7 +112,7 @@ def test_rsa_pss_is_refused(ce):
 
 
 def test_real_messages_of_a_computing_element_verify(test_data):
-    """All messages that jura published from a real A-REX verify, and hold what was captured beside them."""
+    """All messages that jura published from a real A-REX verify, and hold what was captured next to them."""
     captured = sorted(test_data.glob("arex/wire/*/*.smime"))
     assert len(captured) == 32
     for path in captured:

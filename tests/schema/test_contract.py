@@ -64,7 +64,7 @@ def test_v1_jobs_has_every_column_of_the_record() -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_every_time_has_its_text_beside_it(kind) -> None:
+def test_every_time_has_its_text_next_to_it(kind) -> None:
     """Times are integers with an ISO text of the same name."""
     for columns in sql_contract.documented(KINDS[kind]).values():
         names = [one.name for one in columns]
@@ -102,7 +102,7 @@ def test_a_percent_sign_that_looks_like_an_escape_survives(unchanged) -> None:
     ],
     ids=["hook", "another-source", "another-benchmark"],
 )
-def test_where_values_come_from_is_told(ours, written, found) -> None:
+def test_where_values_come_from_is_reported(ours, written, found) -> None:
     """Source and benchmark_source say arc and diag unless a source or an enrichment wrote otherwise."""
     job = (corpus.names()["multicore"],)
     with closing(sqlite3.connect(ours.database)) as con:
@@ -198,7 +198,7 @@ def test_held_values_are_shown_as_told(mixed) -> None:
         assert found["wall_s"] == (str(wall_s), "wall-beyond-life")
 
 
-def test_a_value_that_nobody_told_is_no_held_value(mixed) -> None:
+def test_an_unreported_value_is_no_held_value(mixed) -> None:
     """A-REX's table has 0 for it."""
     con, ids = mixed
     (record_id,) = con.execute("SELECT RecordID FROM AAR WHERE JobID = ?", (ids["without wall time"],)).fetchone()

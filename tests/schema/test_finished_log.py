@@ -146,7 +146,7 @@ def test_changes_of_a_job_in_progress_are_not_logged(con: sqlite3.Connection) ->
     assert finished_log(con) == []
 
 
-def test_a_job_that_goes_on_after_its_end_stays_in_the_log(con: sqlite3.Connection) -> None:
+def test_a_job_that_continues_after_its_end_stays_in_the_log(con: sqlite3.Connection) -> None:
     """A record that leaves a final status is news too: what was published may have to be taken back."""
     first, second = add(con, "A", "failed"), add(con, "B", "completed")
 

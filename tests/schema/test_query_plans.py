@@ -60,7 +60,7 @@ STEPS = 20
 
 
 class Site(NamedTuple):
-    """A generated database, with jobs on top that nobody has seen yet."""
+    """A generated database, with jobs on top that no one has seen yet."""
 
     here: Places
     jobs: int
@@ -129,7 +129,7 @@ _CHANGED = """
 
 
 def _change_some(site: Site) -> None:
-    """Of the new jobs some are something else by now, and one that nobody had read is deleted."""
+    """Of the new jobs some are something else by now, and one that no one had read is deleted."""
     con = access.open_accounting(site.here)
     con.execute(_CHANGED, (site.jobs,))
     con.execute("INSERT INTO FinishedLog (RecordID) VALUES (1000000)")
@@ -267,7 +267,7 @@ def test_times_of_new_records_follow_the_log(ours, ended_from) -> None:
 
 
 def test_a_new_target_looks_at_the_ends_of_its_time(ours) -> None:
-    """A target that has had nothing yet is asked from the time that it begins with."""
+    """A target that has had nothing yet is asked from the time that it starts with."""
 
     def ask(con: Connection, site: Site) -> None:
         reader.months_logged_after(con, 0, incarnation.highest_seq(con), ended_from=site.late)
@@ -366,7 +366,7 @@ def test_usage_by_anything_reads_no_job_that_is_summed(ours, asked, options) -> 
         assert one.walks() == []
 
 
-def test_gpus_and_energy_read_what_is_told_of_the_range(ours) -> None:
+def test_gpus_and_energy_read_what_is_reported_of_the_range(ours) -> None:
     """`stats --gpu` looks up the telemetry of the jobs of a range of time, and no other job."""
     for one in ours:
         one.con.execute("BEGIN")

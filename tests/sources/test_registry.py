@@ -1,4 +1,4 @@
-"""Sources of other packages: the template of the manual, installed beside arcacct, imports like any of ours."""
+"""Sources of other packages: the template of the manual, installed next to arcacct, imports like any of ours."""
 
 from __future__ import annotations
 

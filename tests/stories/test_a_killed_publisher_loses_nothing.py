@@ -70,7 +70,7 @@ def test_killed_two_hundred_times(memory, empty_box) -> None:
 
 
 def _moment(box: Sandbox, chance: random.Random) -> Callable[[], None]:
-    """Wait for a moment: now and then while the run begins, else between, before and after its messages."""
+    """Wait for a moment: now and then while the run starts, else between, before and after its messages."""
 
     def asked() -> int:
         return sum(server.requests for server in box.servers.values())

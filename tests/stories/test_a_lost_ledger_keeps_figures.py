@@ -126,7 +126,7 @@ def test_a_start_that_only_the_ledger_knew(memory, empty_box, messages) -> None:
 
 
 @KINDS
-def test_a_complete_database_knows_no_more(memory, empty_box, messages) -> None:
+def test_a_complete_database_has_no_further_records(memory, empty_box, messages) -> None:
     """A-REX's database was imported, so each month is complete: what was sent of it is unknown all the same."""
     site = Site(memory, empty_box, messages)
     imported_and_published(site)

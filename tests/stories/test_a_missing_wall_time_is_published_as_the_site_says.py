@@ -1,4 +1,4 @@
-"""Jobs of which nobody measured the wall time: published as 0, held, or with the LRMS's times, as the site says."""
+"""Jobs of which no one measured the wall time: published as 0, held, or with the LRMS's times, as the site says."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def decide(site: Site, state: str) -> None:
 
 
 def shown(site: Site) -> tuple[object, ...]:
-    """Wall time, whether nobody told it, and whether the record is held."""
+    """Wall time, whether no one told it, and whether the record is held."""
     (row,) = site.database(
         "SELECT wall_s, (SELECT Source FROM FieldSources JOIN AAR USING (RecordID)"
         "  WHERE JobID = job_id AND Field = 'wall_s'), hold_reasons, hold_state FROM v1_jobs WHERE job_id = ?",
@@ -104,7 +104,7 @@ def wait(site: Site, choice: str = WAIT) -> None:
     site.settings = settings(load(str(site.path / "arc.conf"), {}), kinds())
 
 
-def test_a_job_that_is_recorded_while_a_run_begins_waits_too(memory, empty_box, monkeypatch) -> None:
+def test_a_job_that_is_recorded_while_a_run_starts_waits_too(memory, empty_box, monkeypatch) -> None:
     """Between the last look at the log and the fence, by an import that runs at the same time."""
     site = Site(memory, empty_box, SGAS + SUMMARIES, missing_wall_time=WAIT)
     site.record(*jobs(3))

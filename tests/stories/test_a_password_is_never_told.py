@@ -57,7 +57,7 @@ def test_the_password_of_a_proxy_or_a_receiver_is_never_told(tmp_path, capfd, co
 @pytest.mark.parametrize(
     "url", ["https://me:{}@sgas.example.org/sgas", "me:{}@sgas.example.org", "https://me:{}/x@y", "https://me:{}"]
 )
-def test_a_password_of_the_command_line_is_never_told(tmp_path, option, url) -> None:
+def test_a_password_of_the_command_line_is_never_shown(tmp_path, option, url) -> None:
     """A receiver that is named on the command line is complained about without it."""
     (tmp_path / "control").mkdir()
     (tmp_path / "arc.conf").write_text(f"[arex]\ncontroldir = {tmp_path}/control\n")

@@ -177,7 +177,7 @@ def test_a_message_that_was_not_answered_in_time_is_forgotten(tmp_path, empty_bo
 
 @only(("rig", "fault"), [("sgas", "500-text"), ("jobs", "400")], indirect=["rig"])
 def test_a_refusal_that_is_believed_is_not_the_last_word(rig, fault) -> None:
-    """Servers are mended: once a week the record is tried again, and nobody is told the same twice."""
+    """Servers are repaired: once a week the record is tried again, and no one is told the same twice."""
     rig.record(6)
     ONE_REFUSED[fault](rig)
     rig.publish()
@@ -303,7 +303,7 @@ def test_a_sum_is_refused(rig, user) -> None:
     assert rig.site.ledger("SELECT * FROM TargetMonths WHERE IsUnfinished OR Refusals <> '{}'") == []
 
 
-def test_a_month_whose_sum_is_refused_is_sent_beside_one_that_is_taken(memory, empty_box) -> None:
+def test_a_month_whose_sum_is_refused_is_sent_next_to_one_that_is_taken(memory, empty_box) -> None:
     """Of two months of a year that are long over: what one gets through leaves the other to be sent again."""
     site = Site(memory, empty_box, SUMMARIES)
     july = JUNE + 31 * DAY_S
@@ -436,7 +436,7 @@ def test_a_record_that_cannot_be_packed(rig) -> None:
 
 @only("rig", ["dirq"], indirect=True)
 def test_a_fault_of_ours_stops_one_target_only(rig) -> None:
-    """An error that nobody foresaw becomes the outcome of its target; the others go on, and the next run is whole."""
+    """An error that no one foresaw becomes the outcome of its target; the others go on, and the next run is whole."""
     rig.record(BATCH)
 
     def make_sender(plugin: Any) -> Any:

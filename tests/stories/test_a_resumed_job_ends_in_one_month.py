@@ -46,7 +46,7 @@ def test_both_months_differ_until_there_is_room(resumed) -> None:
     assert at_sgas(resumed.box.sgas.records)["job"].wall_s == 100
 
 
-def test_both_months_agree_once_it_was_sent_anew(resumed) -> None:
+def test_both_months_agree_once_it_was_sent_again(resumed) -> None:
     """The ledger knows that the record is in July now, whatever it was sent as before."""
     resumed.box.sgas.delete_records(["ur-ce.example.org-job"])
     retry(resumed)

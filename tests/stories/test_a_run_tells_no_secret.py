@@ -85,7 +85,7 @@ def test_hostile_words_of_a_receiver_are_kept_in_letters(site, receiver) -> None
 
 
 def test_a_fault_that_quotes_a_secret_is_kept_without(site) -> None:
-    """An error that nobody foresaw may quote anything, and has no end: the ledger keeps what can be shown."""
+    """An error that no one foresaw may quote anything, and has no end: the ledger keeps what can be shown."""
 
     def make_sender(_plugin: object) -> DirectorySender:
         raise ValueError(f"http://arc:s3cr3t-w0rd@proxy.example.org {HOSTILE} " + "x" * 100_000)

@@ -40,12 +40,12 @@ def words(command: str, conf: str) -> list[str]:
 
 
 def made(directory: pathlib.Path) -> list[str]:
-    """Everything that there is beside the configuration."""
+    """Everything that there is next to the configuration."""
     return sorted(str(path.relative_to(directory)) for path in directory.rglob("*") if path.suffix != ".conf")
 
 
 @pytest.mark.parametrize("command", WRITING)
-def test_no_command_begins_a_database_there(tmp_path: pathlib.Path, conf: str, command: str) -> None:
+def test_no_command_creates_a_database_there(tmp_path: pathlib.Path, conf: str, command: str) -> None:
     """It says which directory that is, which line names it, and what to do; nothing is made."""
     done = arcacct("--config", conf, *words(command, conf))
 
@@ -97,7 +97,7 @@ def test_a_control_directory_that_stands_only_in_arc_conf_d(tmp_path: pathlib.Pa
     """
     It is swept, and no second database is made.
 
-    (Seen: commands began an empty one below ARC's default directory and said "nothing new", exit 0.)
+    (Seen: commands started an empty one below ARC's default directory and said "nothing new", exit 0.)
     """
     control = pathlib.Path(set_up(tmp_path / "control"))
     lay(control, Files())
@@ -114,7 +114,7 @@ def test_a_control_directory_that_stands_only_in_arc_conf_d(tmp_path: pathlib.Pa
 
 @pytest.mark.parametrize("how", ["database=", "--database"])
 @pytest.mark.parametrize("command", [f"import gridengine {GRIDENGINE}", f"import sonar {SONAR}", "publish", "db init"])
-def test_a_host_without_arex_goes_on_to_work(tmp_path: pathlib.Path, conf: str, command: str, how: str) -> None:
+def test_a_host_without_arex_continues_to_work(tmp_path: pathlib.Path, conf: str, command: str, how: str) -> None:
     """With a database elsewhere nothing is asked of a control directory, and nothing is put there."""
     os.rmdir(tmp_path / "control")
     database = tmp_path / "ours" / "accounting.db"

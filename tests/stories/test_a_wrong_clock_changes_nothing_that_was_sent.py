@@ -1,4 +1,4 @@
-"""A host whose clock is wrong: jobs of the future wait, nobody is alarmed, and nothing that was sent falls."""
+"""A host whose clock is wrong: jobs of the future wait, no one is alarmed, and nothing that was sent falls."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def test_a_month_that_was_published_does_not_fall_when_the_clock_goes_back(world
     assert world.site.held() == {}
 
 
-def test_a_job_of_the_future_that_is_mended(world, clock) -> None:
+def test_a_job_of_the_future_that_is_repaired(world, clock) -> None:
     """Recorded again with an end of the past it goes at once, and waits for nothing any more."""
     world.record(*OLD, *NEW)
     clock(BEHIND_S)

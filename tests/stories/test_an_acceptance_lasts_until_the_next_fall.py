@@ -121,7 +121,7 @@ KINDS = ("summaries", "summaries-v04", "urs", "individual")
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_jobs_under_a_mistyped_name_move_to_the_right_one(memory, empty_box, kind) -> None:
-    """Both names are ours, as the ledger knows: zeros there and the jobs here, and nobody has to accept anything."""
+    """Both names are ours, as the ledger knows: zeros there and the jobs here, and no one has to accept anything."""
     site = Site(memory, empty_box, SUMMARIES)
     mistyped(site, SUMMARIES.replace("=summaries", f"={kind}"))
 
@@ -234,14 +234,14 @@ def test_an_older_ledger_does_not_know_names_that_were_used_after_it(memory, emp
 @pytest.mark.parametrize("loss", ["older copy", "lost"])
 @pytest.mark.parametrize("fails", [False, True])
 def test_the_kind_of_each_month_survives_the_ledger(memory, empty_box, loss, fails) -> None:
-    """The kind changed after the copy and a month began in it: each month is sent again in its own kind."""
+    """The kind changed after the copy and a month started in it: each month is sent again in its own kind."""
     site = Site(memory, empty_box, SUMMARIES)
     site.send(*jobs(3))
     copy = ledger_copy(site)
     site.configure(SUMMARIES.replace("=summaries", "=urs"))
     site.record(Job("july", JUNE + 30 * DAY_S))
     if fails:
-        # The first run with the new kind: the month begins at the receiver, and the answer is lost.
+        # The first run with the new kind: the month starts at the receiver, and the answer is lost.
         site.box.faults.drop("ams", after_work=True, times=None)
     assert (site.publish().error is None) is not fails
     site.box.faults.clear()

@@ -32,7 +32,7 @@ from arcacct.sandbox import Sandbox
 from arcacct.targets import plugins
 
 AREX_7 = b"auth=everybody\nauth=tokens\ntokenclaim.sub=4711\ntokenclaim.name=Ada Lovelace\n"
-"""What A-REX 7 adds to a .local that it writes anew."""
+"""What A-REX 7 adds to a .local that it writes again."""
 UNDER_WAY = "JFKMDmMkaoAoOSAtDmABFKDmABFKDmABFKDm86LKDmdBFKDmS0WA3n"
 """The only job of the corpus that has not ended."""
 WITHOUT_WORD = "m5gMDmTjaoAoOSAtDmABFKDmABFKDmABFKDm86LKDmYBFKDmWHDGOm"
@@ -125,7 +125,7 @@ def box(tmp_path_factory) -> Iterator[Sandbox]:
 
 @pytest.fixture(autouse=True)
 def empty(box: Sandbox) -> None:
-    """Each site begins with receivers that have nothing."""
+    """Each site starts with receivers that have nothing."""
     box.sgas.records.clear()
     box.apel.job_records.clear()
     box.apel.summaries.clear()
@@ -172,7 +172,7 @@ def at_receivers(box: Sandbox) -> tuple[dict[Any, Any], ...]:
 
 
 def test_a_control_directory_of_arex_7_goes_to_another_host(tmp_path: pathlib.Path) -> None:
-    """Its status files are some seconds younger than what .local tells; copied without times no job ends anew."""
+    """Its status files are some seconds younger than what .local tells; copied without times no job ends again."""
     control = corpus.rebuild(tmp_path / "control", corpus.AREX7)
     # Its .local was edited by hand and tells no end.
     (control.path / "finished" / "66a381c0c67e.status").unlink()
@@ -192,7 +192,7 @@ def test_a_control_directory_of_arex_7_goes_to_another_host(tmp_path: pathlib.Pa
     [
         # A-REX 7 writes the status file up to some minutes after the end that .local tells.
         *((0, 601, True), (0, 10**6, True), (600, 10**6, True)),
-        # Not late enough for a copy: A-REX has ended the job anew.
+        # Not late enough for a copy: A-REX has ended the job again.
         *((0, 1, False), (0, 599, False), (0, 600, False)),
         # The recorded end is that of another run than .local tells of.
         *((-1, 10**6, False), (601, 10**6, False)),
@@ -216,7 +216,7 @@ def test_a_status_file_is_a_copy_if_it_is_minutes_later_than_the_end(
 
 
 def test_a_job_that_is_resumed_and_ends_again_has_its_new_end(tmp_path: pathlib.Path) -> None:
-    """A-REX writes anew what .local tells of the end: that is no copy, whatever version it is."""
+    """A-REX writes again what .local tells of the end: that is no copy, whatever version it is."""
     here = places(None, set_up(tmp_path / "control"))
     control = pathlib.Path(here.controldir)
     local = LOCAL + b"lifetime=604800\n"

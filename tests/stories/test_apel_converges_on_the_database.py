@@ -159,7 +159,7 @@ def test_a_count_that_the_loader_dropped_is_repeated(memory, empty_box) -> None:
 
 
 def test_a_closed_month_is_left_alone(memory, empty_box) -> None:
-    """Nothing touched it and nobody asked: its zeros are not repeated, and neither are its sums."""
+    """Nothing touched it and no one asked: its zeros are not repeated, and neither are its sums."""
     site = Site(memory, empty_box, CARS)
     site.send(Job("one"), Job("two", JUNE + 50))
     site.sql("DELETE FROM AAR WHERE JobID = 'two'")

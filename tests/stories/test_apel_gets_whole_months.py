@@ -76,7 +76,7 @@ def test_a_republish_counts_its_own_months(messages, memory, empty_box) -> None:
 
 
 def test_the_current_and_the_previous_month_are_sent_each_time(summaries) -> None:
-    """APEL tells nobody of a message that it dropped, so the next run brings the same months again."""
+    """APEL tells no one of a message that it dropped, so the next run brings the same months again."""
     now = int(time.time())
     summaries.send(Job("now", now - 60))
     summaries.box.apel._tables["summaries"].clear()
@@ -221,7 +221,7 @@ def test_a_change_of_family_that_is_interrupted(memory, empty_box, families, bro
 )
 def test_a_month_stays_in_the_family_it_began_in(memory, empty_box, before, after) -> None:
     """
-    Late jobs and corrections of a published month go out as it did; the change begins with the next month.
+    Late jobs and corrections of a published month go out as it did; the change starts with the next month.
 
     APEL's summariser writes each family over the others: zeroed sums would hide jobs in what the portal shows.
     """
@@ -244,7 +244,7 @@ def test_a_month_stays_in_the_family_it_began_in(memory, empty_box, before, afte
 
 
 def test_a_run_says_which_months_stay_in_their_family(memory, empty_box) -> None:
-    """Who changes apel_messages in the middle of a month is told when the change begins."""
+    """Who changes apel_messages in the middle of a month is told when the change starts."""
     site = Site(memory, empty_box, SUMMARIES)
     site.send(Job("now", int(time.time()) - 60))
     family(site, "urs")
@@ -312,7 +312,7 @@ TWINS = pytest.mark.parametrize("kind", ["urs", "individual", "individual-v04"])
 
 @TWINS
 @pytest.mark.parametrize("together", [True, False], ids=["in one run", "one run later"])
-def test_a_job_that_apel_would_take_for_another_is_set_aside(memory, empty_box, kind, together) -> None:
+def test_a_job_that_apel_would_take_for_another_is_quarantined(memory, empty_box, kind, together) -> None:
     """With the same id in the batch system and the same end: the one recorded first goes, and the other is named."""
     site = Site(memory, empty_box, CARS.replace("=urs", f"={kind}"))
     first, second = Job("first", local_id="77a"), Job("second", local_id="77A ")

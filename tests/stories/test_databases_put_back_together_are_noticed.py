@@ -1,4 +1,4 @@
-"""Both databases are put back from one moment, by hand: they agree, and the note beside them does not."""
+"""Both databases are restored from one moment, by hand: they agree, and the note next to them does not."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def of_this_month(count: int, first: int = 0) -> list[Job]:
 
 
 def copied(site: Site, folder: str) -> pathlib.Path:
-    """A copy of the directory of the databases, while nobody has them open."""
+    """A copy of the directory of the databases, while no one has them open."""
     copy = site.path / folder
     shutil.copytree(site.settings.places.directory, copy)
     return copy
@@ -117,7 +117,7 @@ def test_a_sound_pair_is_no_copy(site) -> None:
 
 
 def test_a_new_life_of_both(site) -> None:
-    """A site that gives up both databases begins with more fences than the note has: nothing is an old copy since."""
+    """A site that gives up both databases starts with more fences than the note has: nothing is an old copy since."""
     here = site.settings.places
     site.record(*jobs(4))
     for _ in range(3):
@@ -133,7 +133,7 @@ def test_a_new_life_of_both(site) -> None:
 
 @pytest.mark.parametrize("by_hand", [False, True], ids=["db-restore", "by-hand"])
 def test_a_correction_is_found_again_after_both_accidents(memory, empty_box, by_hand) -> None:
-    """accounting.db is restored, a published job is resumed, and then an old publishing.db is put back."""
+    """accounting.db is restored, a published job is resumed, and then an old publishing.db is restored."""
     site = Site(memory, empty_box, SGAS)
     ledger = pathlib.Path(site.settings.places.publishing_database)
     site.send(*jobs(2))

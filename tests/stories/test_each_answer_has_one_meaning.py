@@ -123,7 +123,7 @@ def test_a_token_is_in_no_answer():
     ],
 )
 @pytest.mark.parametrize("status", [200, 201, 202, 302, 403, 500])
-def test_a_token_in_an_unexpected_answer_is_not_told(status, body):
+def test_a_token_in_an_unexpected_answer_is_not_reported(status, body):
     """Whatever authn's status is and however the token comes: neither this answer nor a later one says it."""
     token = "c0ffee-of-the-host-" + "0123456789abcdef" * 40
     answer = classify_authn(status, {}, body.replace(b"%s", token.encode()))
@@ -132,7 +132,7 @@ def test_a_token_in_an_unexpected_answer_is_not_told(status, body):
 
 
 def test_a_success_that_we_do_not_know_is_not_quoted():
-    """A token that nothing marks as one is not told either: where authn says yes, its body may be the secret."""
+    """A token that nothing marks as one is not reported either: where authn says yes, its body may be the secret."""
     assert "s3cret" not in repr(classify_authn(201, {}, b"s3cret-word"))
 
 
@@ -178,7 +178,7 @@ def test_an_answer_that_is_larger_or_deeper_than_any_is_none(more):
 
 
 def test_an_unmapped_certificate_sends_the_administrator_to_gocdb():
-    """A missing binding says where the host certificate has to be registered."""
+    """A missing binding says where the host certificate must be registered."""
     answer = classify_authn(404, {}, error(404, "Binding was not found"))
     assert "GOCDB" in str(error_of(answer))
 

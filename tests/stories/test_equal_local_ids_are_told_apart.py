@@ -73,7 +73,7 @@ def test_equal_ids_of_two_schedds_are_two_jobs(memory, empty_box, kind, prefix) 
     assert sorted(site.database("SELECT local_job_id FROM v1_jobs")) == [("1.0",), ("1.0",), ("2.0",), ("2.0",)]
 
 
-def test_clusters_and_cells_are_told_apart_too(memory, empty_box) -> None:
+def test_clusters_and_cells_are_distinguished_too(memory, empty_box) -> None:
     """Slurm, Grid Engine and A-REX may all count their jobs from 1."""
     site = made(memory, empty_box)
     here = site.settings.places

@@ -1,5 +1,5 @@
 """
-One suite for every kind of target: whatever its receiver answers, the ledger is right after it, the others went on,
+One suite for every kind of target: whatever its receiver answers, the ledger is right after it, the others continued,
 and a later good run delivers exactly what was missing.
 """
 
@@ -104,7 +104,7 @@ FAULTS = [
     Fault("403", answers(403, "No insert rights."), {"*": TargetRefuses}),
     Fault("404", answers(404, "<html>No Such Resource</html>"), {"*": TargetRefuses}),
     Fault("406", answers(406, "Subject x is not allowed to perform insertion"), {"*": TargetRefuses}),
-    # After one record or two nobody can tell whether the record or the server is at fault.
+    # After one record or two no one can tell whether the record or the server is at fault.
     Fault("413-for-everything", answers(413, "<html>Too Large</html>"), {"*": TargetError}),
     Fault("429", answers(429, "slow down", headers={"Retry-After": "3600"}), {"*": TargetBusy}),
     Fault("500-text", answers(500, "could not extend file: No space left"), {"sgas": TargetError, "*": TargetBusy}),
@@ -183,7 +183,7 @@ def test_a_fault_that_passes(rig, fault) -> None:
 
 
 @only("rig", ["cars", "summaries"], indirect=True)
-def test_a_refused_token_is_fetched_anew(rig) -> None:
+def test_a_refused_token_is_fetched_again(rig) -> None:
     """A token that was rotated in the middle of a run costs one more question."""
     rig.record(2 * BATCH)
     rig.box.faults.answer("ams", 401, '{"error":{"message":"Unauthorized"}}')
@@ -229,7 +229,7 @@ def test_null(rig) -> None:
 
 
 @only("rig", ["cars"], indirect=True)
-def test_a_message_is_signed_anew_with_a_new_certificate(rig) -> None:
+def test_a_message_is_signed_again_with_a_new_certificate(rig) -> None:
     """What waited while the host certificate was renewed is signed again: APEL would drop the old signature unseen."""
     rig.record(BATCH)
     rig.box.faults.answer("ams", 503, times=None)
@@ -265,7 +265,7 @@ def test_messages_are_no_larger_than_the_receiver_takes(rig) -> None:
     sizes = [size for (size,) in rig.site.ledger("SELECT ByteCount FROM Messages WHERE Kind IN ('ur', 'car')")]
     assert len(sizes) in {2, 3}
     assert all(size * 4 / 3 <= 1_000_000 if rig.kind == "cars" else size <= 1_500_000 for size in sizes)
-    # None was split: nobody said that it was too large.
+    # None was split: no one said that it was too large.
     assert rig.site.ledger("SELECT DISTINCT State FROM Messages") == [("accepted",)]
 
 

@@ -83,7 +83,7 @@ def test_a_requeued_job_is_counted_once(memory, empty_box, tmp_path, target) -> 
 
 @pytest.mark.parametrize("target", [CARS, SGAS, SUMMARIES], ids=["jobs", "usage records", "summaries"])
 def test_other_words_send_nothing_again(memory, empty_box, target) -> None:
-    """A site that published its jobs as ARC's and goes on with their own words: what the receivers have is theirs."""
+    """A site that published its jobs as ARC's and continues with their own words: what the receivers have is theirs."""
     site = made(memory, empty_box, target if target == SUMMARIES else f"{target}local_jobs=arc\n")
     take(site, COLON)
     site.sql("UPDATE DBConfig SET KeyValue = '0' WHERE KeyName = 'ARCACCT_CREATED'")

@@ -35,7 +35,7 @@ def host(tmp_path: pathlib.Path) -> Host:
 
 
 def swept(host: Host) -> None:
-    """What nobody was able to finish writing is an event after ten minutes."""
+    """What no one was able to finish writing is an event after ten minutes."""
     for path in host.spool:
         os.utime(path, (path.stat().st_mtime - 700,) * 2)
     assert host.sweep().complaints == ()
@@ -60,7 +60,7 @@ def killed_launch(host: Host, job_id: str, state: str, chance: random.Random) ->
 
 @pytest.mark.parametrize("seed", range(4))
 def test_killed_at_any_moment(host: Host, tmp_path: pathlib.Path, seed: int) -> None:
-    """Launchers, copies and recorders are killed at random, and others begun."""
+    """Launchers, copies and recorders are killed at random, and others started."""
     chance = random.Random(seed)
     lives = {f"Job{number:02}": chance.random() < 0.3 for number in range(12)}
     killed = 0
@@ -156,7 +156,7 @@ def test_a_file_system_that_becomes_read_only(own_disk: pathlib.Path, tmp_path: 
 
 
 def test_the_disturbed_hosts_are_really_disturbed(tmp_path: pathlib.Path) -> None:
-    """The comparison of these tests notices a job that is missing and an event that nobody made."""
+    """The comparison of these tests notices a job that is missing and an event that no one made."""
     one = undisturbed(tmp_path / "one", {"Job1": False})
     two = undisturbed(tmp_path / "two", {"Job1": False, "Job2": False})
 

@@ -107,7 +107,7 @@ def test_a_start_that_cannot_be_true_is_the_submission(local_job: AAR) -> None:
         assert in_text(local_job._replace(lrms_start_time=start))["StartTime"] == SUBMITTED
 
 
-def test_jobs_of_arc_are_told_as_ever(job: AAR) -> None:
+def test_jobs_of_arc_are_described_as_before(job: AAR) -> None:
     """Whatever is said of others; also one whose URL is not known, as long as its interface is."""
     for aar in (job, job._replace(endpoint_url=None)):
         assert in_text(aar)["InfrastructureDescription"] == "ARC-SLURM"
@@ -115,7 +115,7 @@ def test_jobs_of_arc_are_told_as_ever(job: AAR) -> None:
         assert in_text(aar)["StartTime"] == in_xml(aar)["StartTime"] == SUBMITTED
 
 
-def test_a_site_may_go_on_as_before(local_job: AAR) -> None:
+def test_a_site_may_continue_as_before(local_job: AAR) -> None:
     """`local_jobs=arc`: the words of ARC's jobs, and the start by start_time_source."""
     options = APEL._replace(local_jobs=AS_ARCS)
     lrms = (local_job.lrms or "").upper()

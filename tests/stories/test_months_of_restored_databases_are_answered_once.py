@@ -1,4 +1,4 @@
-"""Both databases were put back: each month that this touches is held by name, and answered once."""
+"""Both databases were restored: each month that this touches is held by name, and answered once."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def test_every_month_that_a_restore_touches_is_held(memory, empty_box) -> None:
 
 
 def test_a_month_resumes_once_its_jobs_are_back(memory, empty_box) -> None:
-    """A sweep finds them: as many as the receiver was given, and nobody has to accept anything."""
+    """A sweep finds them: as many as the receiver was given, and no one has to accept anything."""
     site = Site(memory, empty_box, SUMMARIES)
     restore(site, late_jobs_lost(site))
     assert isinstance(site.publish().error, FiguresHeld)
@@ -185,7 +185,7 @@ def test_keys_that_only_the_replaced_ledger_knew_are_zeroed(memory, empty_box) -
 
 @pytest.mark.parametrize("lost", [False, True])
 def test_a_version_that_both_forgot_stays_at_sgas(memory, empty_box, lost) -> None:
-    """A job was sent after the backup and resumed after the restore: SGAS keeps what nobody here knows; no yes."""
+    """A job was sent after the backup and resumed after the restore: SGAS keeps what no one here knows; no yes."""
     site = Site(memory, empty_box, SGAS)
     site.send(*ended(OLD, 2), *ended(LAST, 2))
     copies = backups(site)
@@ -215,7 +215,7 @@ def answer_of(site: Site, month: tuple[int, int]) -> str:
 
 
 @pytest.mark.parametrize("kind", sample(["summaries", "summaries-v03", "normalised-v04", "individual"], 2))
-def test_the_receivers_own_rows_take_back_keys_that_nobody_here_knows(memory, empty_box, kind) -> None:
+def test_the_receivers_own_rows_take_back_keys_that_no_one_here_knows(memory, empty_box, kind) -> None:
     """Keys of the time that both databases lost: the receiver's tables name them, and they are sent with zeros."""
     site = Site(memory, empty_box, SUMMARIES.replace("=summaries", f"={kind}"))
     site.record(*ended(LAST, 3))

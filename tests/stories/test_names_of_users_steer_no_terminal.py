@@ -119,7 +119,7 @@ def test_formats_for_programs_have_the_name_itself(site) -> None:
     ),
     ids=" ".join,
 )
-def test_a_name_that_is_no_utf8_is_told_as_far_as_it_can_be(site, question) -> None:
+def test_a_name_that_is_no_utf8_is_reported_as_far_as_it_can_be(site, question) -> None:
     """Bytes that somebody's program wrote into our tables hide no job, and no command calls them damage."""
     with closing(sqlite3.connect(site.settings.places.database)) as con, con:
         con.execute("INSERT INTO Users (Name) VALUES (CAST(x'2f434e3d4aff72' AS TEXT))")

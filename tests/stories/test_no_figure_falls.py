@@ -82,7 +82,7 @@ def lose(path: str) -> None:
 
 
 def new_life(site: Site) -> None:
-    """The accounting database is lost, and an operator begins another one."""
+    """The accounting database is lost, and an operator starts another one."""
     lose(site.settings.places.database)
     done = arcacct("--config", str(site.path / "arc.conf"), "db", "init", "--new-life")
     assert done.returncode == 0, done.stderr
@@ -91,7 +91,7 @@ def new_life(site: Site) -> None:
 # -- the database
 
 
-def test_a_lost_database_is_not_begun_by_a_timer(sums) -> None:
+def test_a_timer_does_not_create_a_lost_database_again(sums) -> None:
     """With the ledger there and the database gone, publish and sweep stop with 78 and the ways out."""
     lose(sums.settings.places.database)
     with pytest.raises(ConfigError, match="db restore"):
@@ -101,8 +101,8 @@ def test_a_lost_database_is_not_begun_by_a_timer(sums) -> None:
     assert at_portal(sums) == {JUNE_2024: (41, 4100)}
 
 
-def test_a_database_begun_anew_lowers_nothing(sums) -> None:
-    """Of 41 jobs the new database has one: the month is held until they are back, and then goes on by itself."""
+def test_a_database_created_again_lowers_nothing(sums) -> None:
+    """Of 41 jobs the new database has one: the month is held until they are back, and then continues by itself."""
     new_life(sums)
     sums.record(*jobs(1))
     assert_held(sums, "41 jobs published, 1 in the database now", figures={JUNE_2024: (41, 4100)})
@@ -134,7 +134,7 @@ def test_new_jobs_do_not_hide_that_old_ones_are_gone(sums) -> None:
 
 @pytest.mark.parametrize("by_hand", [False, True], ids=["db-restore", "by-hand"])
 def test_an_old_backup_lowers_nothing(memory, empty_box, by_hand) -> None:
-    """The backup has 41 of 60 jobs, and the control directory has none of them any more: held, then mended."""
+    """The backup has 41 of 60 jobs, and the control directory has none of them any more: held, then repaired."""
     site = Site(memory, empty_box, SUMMARIES)
     site.send(*jobs(41))
     copy = site.backup()
@@ -191,7 +191,7 @@ def test_the_command_accepts(sums) -> None:
 
 
 def test_a_month_to_come_cannot_be_accepted(sums) -> None:
-    """A slip of the finger must not accept what nobody has seen."""
+    """A slip of the finger must not accept what no one has seen."""
     done = arcacct("--config", str(sums.path / "arc.conf"), "publish", "--accept-lower", "2999-01")
     assert (done.returncode, "2999-01 is in the future" in done.stderr) == (64, True)
     assert sums.ledger("SELECT * FROM MonthDecisions") == []
@@ -255,7 +255,7 @@ MISTAKES = {
 @pytest.mark.parametrize("messages", ["summaries", "urs", "individual"])
 @pytest.mark.parametrize("mistake", MISTAKES)
 def test_a_mistake_in_the_configuration_takes_nothing_back(memory, empty_box, messages, mistake) -> None:
-    """Neither zeros nor a second name: the month is held, the cause is named, and the mended file goes on."""
+    """Neither zeros nor a second name: the month is held, the cause is named, and the repaired file continues."""
     form, words, cause = MISTAKES[mistake]
     good = CARS.replace("=urs", f"={messages}")
     bad = form.format(good)
@@ -285,7 +285,7 @@ def test_a_mistake_in_the_configuration_takes_nothing_back(memory, empty_box, me
 
 
 def test_what_a_mistaken_filter_leaves_behind_is_called_by_its_name(memory, empty_box) -> None:
-    """The jobs are in the database, so nobody says that they are gone; `verify` and `job why` name what holds them."""
+    """The jobs are in the database, so no one says that they are gone; `verify` and `job why` name what holds them."""
     site = Site(memory, empty_box, CARS)
     site.send(*jobs(3))
     site.configure(f"{CARS}vofilter=nobody\n")
@@ -297,7 +297,7 @@ def test_what_a_mistaken_filter_leaves_behind_is_called_by_its_name(memory, empt
     assert "not in the database" not in told
 
 
-def test_new_jobs_under_another_name_wait_and_are_told(memory, empty_box) -> None:
+def test_new_jobs_under_another_name_wait_and_are_reported(memory, empty_box) -> None:
     """What would split a month between two names is told as what it is: jobs that wait, and are not lost."""
     site = Site(memory, empty_box, CARS)
     site.send(*jobs(3))
@@ -384,7 +384,7 @@ def test_another_name_of_the_batch_systems_host_moves_nothing(memory, empty_box)
 
 
 def test_a_site_that_is_renamed_for_good(memory, empty_box) -> None:
-    """Old months keep their name until somebody accepts; a new month begins under the new one."""
+    """Old months keep their name until somebody accepts; a new month starts under the new one."""
     site = Site(memory, empty_box, SUMMARIES)
     site.send(*jobs(5))
     site.configure(SUMMARIES.replace("=SITE", "=NEW-SITE"))
@@ -400,7 +400,7 @@ def test_a_site_that_is_renamed_for_good(memory, empty_box) -> None:
 
 
 def test_a_change_of_messages_keeps_a_months_figures(memory, empty_box) -> None:
-    """41 jobs became 26 where a month changed from summaries to job records: it stays in the family it began in."""
+    """41 jobs became 26 where a month changed from summaries to job records: it stays in the family it started in."""
     site = Site(memory, empty_box, SUMMARIES)
     site.send(*jobs(41), *jobs(4, 41, fqan="/atlas"))
     site.configure(CARS)
@@ -539,7 +539,7 @@ def test_a_run_that_failed_behind_a_lost_ledger_forgets_no_number(memory, empty_
 
 
 def test_a_lost_ledger_loses_no_job(memory, empty_box) -> None:
-    """All since our recording began goes out again, yesterday's too, and changes nothing where it was sent before."""
+    """All since our recording started goes out again, yesterday's too, and changes nothing where it was sent before."""
     site = Site(memory, empty_box, BOTH)
     now = int(time.time())
     site.record(Job("yesterday", now - DAY_S), Job("today", now - 60))
@@ -588,7 +588,7 @@ def test_a_month_that_a_job_left_before_the_ledger_was_lost(memory, empty_box) -
     assert at_portal(site) == {(2024, 7): (1, 100)}
 
 
-def test_names_of_before_are_remembered_beside_todays(memory, empty_box) -> None:
+def test_names_of_before_are_remembered_next_to_todays(memory, empty_box) -> None:
     """Renamed with nothing to send, then the ledger is lost: the receiver has the jobs under the name of before."""
     site = Site(memory, empty_box, CARS)
     site.send(*jobs(3))
@@ -622,7 +622,7 @@ def test_keys_in_doubt_of_a_held_month_are_not_forgotten(memory, empty_box) -> N
 
 
 def test_the_ledger_of_another_site_is_refused(memory, empty_box, tmp_path) -> None:
-    """publishing.db of another database beside ours would take that one's figures back: 78, and nothing is sent."""
+    """publishing.db of another database next to ours would take that one's figures back: 78, and nothing is sent."""
     other = Site(tmp_path, empty_box, SUMMARIES)
     other.send(*jobs(7))
     site = Site(memory, empty_box, SUMMARIES)
@@ -747,7 +747,7 @@ def test_a_retry_before_sgas_was_cleared_is_noticed(corrected) -> None:
 
 
 def test_the_sql_for_the_administrator(corrected) -> None:
-    """One transaction that names the record, its children first, and has the daily sums made anew."""
+    """One transaction that names the record, its children first, and has the daily sums made again."""
     done = arcacct("--config", str(corrected.path / "arc.conf"), "quarantine", "sql", "sgas:s")
 
     assert done.returncode == 0
@@ -871,7 +871,7 @@ def test_json_of_a_held_month(sums) -> None:
 
 
 def test_a_rehearsal_touches_no_ledger_of_the_site(memory, empty_box) -> None:
-    """With rehearsal= the runs have a ledger of their own, and the site's goes on as if nothing had been."""
+    """With rehearsal= the runs have a ledger of their own, and the site's continues as if nothing had been."""
     site = Site(memory, empty_box, SUMMARIES)
     site.send(*jobs(5))
     before = pathlib.Path(site.settings.places.publishing_database).read_bytes()
@@ -893,7 +893,7 @@ def test_a_rehearsal_touches_no_ledger_of_the_site(memory, empty_box) -> None:
     assert "OK" not in status(site).splitlines()[0] or "ledger" not in status(site)
 
 
-def test_databases_that_moved_go_on(sums) -> None:
+def test_databases_that_moved_continue(sums) -> None:
     """`db move`, and the line that it prints: the same life in another place, and nothing falls."""
     conf = str(sums.path / "arc.conf")
     done = arcacct("--config", conf, "db", "move", str(sums.path / "elsewhere"), "--yes")

@@ -100,7 +100,7 @@ def test_other_names_after_a_lost_ledger_stay_refused(sums, again) -> None:
 @pytest.mark.parametrize("messages", [CARS, SGAS], ids=["cars", "sgas"])
 @pytest.mark.parametrize("before", [True, False], ids=["published", "new"])
 def test_a_filter_that_was_there_for_a_run_that_failed(memory, empty_box, messages, before) -> None:
-    """The cursor passed a job that the filter left out; once the filter is mended that job goes out all the same."""
+    """The cursor passed a job that the filter left out; once the filter is repaired that job goes out all the same."""
     messages += "urbatchsize=1\n"
     site = Site(memory, empty_box, messages)
     if before:
@@ -130,7 +130,7 @@ def test_what_was_held_is_held_after_a_run_that_failed(memory, empty_box) -> Non
     assert at_portal(site)[JUNE_2024] == (5, 900)
 
 
-def test_a_republish_that_was_held_is_no_alarm_for_ever(memory, empty_box) -> None:
+def test_a_republish_that_was_held_is_no_permanent_alarm(memory, empty_box) -> None:
     """A month from before the database that was asked for once is held then, and not in every later run."""
     site = Site(memory, empty_box, SUMMARIES)
     site.record(Job("april", JUNE - 60 * DAY_S), *jobs(3))
@@ -206,7 +206,7 @@ def test_an_absurd_end_of_before_stops_no_run_after_a_lost_ledger(memory, empty_
 
 
 def test_a_word_for_one_target_is_none_for_the_later_fall_of_another(memory, empty_box) -> None:
-    """The other target was down and held nothing when the month was accepted: its next fall has to be accepted."""
+    """The other target was down and held nothing when the month was accepted: its next fall must be accepted."""
     targets = SUMMARIES + SUMMARIES.replace("apel:a", "apel:b").replace("=SITE", "=OTHER")
     site = Site(memory, empty_box, targets)
     site.send(*jobs(20), *jobs(20, 20, **CMS))
@@ -266,7 +266,7 @@ def test_the_count_of_a_month_that_another_began_is_not_lowered_after_an_import(
 
 @pytest.mark.parametrize("messages", [CARS, SGAS], ids=["cars", "sgas"])
 def test_what_was_republished_from_before_the_targets_time_stays(memory, empty_box, messages) -> None:
-    """A walk through the whole log, or a change, takes no job back because it ended before the target began."""
+    """A walk through the whole log, or a change, takes no job back because it ended before the target started."""
     site = Site(memory, empty_box, messages)
     site.record(*jobs(30))
     site.sql(f"UPDATE DBConfig SET KeyValue = '{JUNE + 20}' WHERE KeyName = 'ARCACCT_CREATED'")
@@ -287,7 +287,7 @@ def test_what_was_republished_from_before_the_targets_time_stays(memory, empty_b
 @pytest.mark.parametrize("messages", [SUMMARIES, CARS], ids=["summaries", "cars"])
 @pytest.mark.parametrize("ledger", ["restored", "lost"])
 def test_both_databases_of_the_past(memory, empty_box, messages, ledger) -> None:
-    """With accounting.db from a backup and the ledger, too, or lost, nobody knows what went out since: that is held."""
+    """With accounting.db from a backup and the ledger, too, or lost, no one knows what went out since: that is held."""
     site = Site(memory, empty_box, messages)
     now = int(time.time())
     site.send(*[job._replace(end_time=now - 60) for job in jobs(41)])
@@ -330,7 +330,7 @@ def test_what_may_have_arrived_is_not_taken_for_refused(memory, empty_box) -> No
     """
     An answer is lost, then the receiver refuses what it has; meanwhile the host's name changes.
 
-    The job is not sent under its new name beside the old one: the message stays what it was until the next run.
+    The job is not sent under its new name next to the old one: the message stays what it was until the next run.
     """
     site = Site(memory, empty_box, SGAS, lrms_host="one.example.org")
     site.record(Job("local", endpoint_url=""))

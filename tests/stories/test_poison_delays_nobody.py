@@ -1,5 +1,5 @@
 """
-Records that receivers would refuse, die over or misread: each delays nobody, is named with the reason or repaired, and
+Records that receivers would refuse, die over or misread: each delays no one, is named with the reason or repaired, and
 hostile text arrives as it was recorded.
 """
 

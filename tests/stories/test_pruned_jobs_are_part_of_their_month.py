@@ -80,7 +80,7 @@ def test_a_job_that_is_nowhere_is_named(tmp_path, empty_box, messages) -> None:
 
 
 def test_no_correction_is_asked_for_a_pruned_job(tmp_path, empty_box) -> None:
-    """An older ledger, put back, holds a correction of a job that was pruned since: nobody makes room for it."""
+    """An older ledger, restored, holds a correction of a job that was pruned since: no one makes room for it."""
     site = Site(tmp_path, empty_box, SGAS)
     site.send(*jobs(3))
     site.send(*[job._replace(wall_s=job.wall_s + 50) for job in jobs(1)])

@@ -51,7 +51,7 @@ def histories(events: st.SearchStrategy) -> st.SearchStrategy:
 
 @pytest.fixture(scope="module")
 def places(tmp_path_factory):
-    """Two sites that every history begins anew."""
+    """Two sites that every history starts again."""
     import pathlib
     import tempfile
 
@@ -91,7 +91,7 @@ def test_the_receivers_have_what_the_database_has(places, history) -> None:
 @settings(PLAY, max_examples=PLAY.max_examples // 2)
 @given(histories(EVENTS), st.booleans(), st.booleans())
 def test_auditor_however_it_is_configured(places, history, hides_repeats, may_read) -> None:
-    """It says 200 to what it does not store, or lets nobody look: every job is there, or known not to be as it is."""
+    """It says 200 to what it does not store, or lets no one look: every job is there, or known not to be as it is."""
     world, _ = places
     world.auditor = AuditorConfiguration(hides_repeats, may_read)
     try:
@@ -106,8 +106,8 @@ def test_auditor_however_it_is_configured(places, history, hides_repeats, may_re
 @given(histories(MISTAKES))
 def test_no_figure_falls_without_proof(places, history) -> None:
     """
-    Databases lost, put back and moved, filters, names and hosts changed: what is not as the database has it is held
-    and said, and once the mistakes are mended, or accepted, every receiver has what the database has.
+    Databases lost, restored and moved, filters, names and hosts changed: what is not as the database has it is held
+    and said, and once the mistakes are repaired, or accepted, every receiver has what the database has.
     """
     world, _ = places
 
@@ -142,7 +142,7 @@ def test_a_ledger_is_lost_while_a_filter_is_mistyped(places, mistake) -> None:
 
 
 def test_a_filter_that_stays_narrow_is_accepted_after_a_lost_ledger(places) -> None:
-    """Until then each run says that jobs may be at the receiver that nobody knows of any more, and doubt stays."""
+    """Until then each run says that jobs may be at the receiver that no one knows of any more, and doubt stays."""
     world, _ = places
     world.begin()
     world.record(Job("j1", JUNE + 1, 2, 1, vo="atlas", fqan="/atlas"))

@@ -18,7 +18,7 @@ LIE = Job("lie", JUNE + 100)
 
 
 def upgraded(site: Site, *lies: Job, horizon: int | None = None) -> None:
-    """What an upgrade finds: jobs with a wall time that nobody has judged, and what publishers have read of the log."""
+    """What an upgrade finds: jobs with a wall time that no one has judged, and what publishers have read of the log."""
     site.record(*lies)
     for job in lies:
         site.sql(f"UPDATE AAR SET UsedWalltime = {JUNE} WHERE JobID = '{job.job_id}'")

@@ -79,7 +79,7 @@ def test_a_power_cut_takes_back_only_what_was_not_published(site) -> None:
 
 
 def test_the_fence_is_synced(site) -> None:
-    """The fence is a change of a real row, committed with an fsync; recording goes on without."""
+    """The fence is a change of a real row, committed with an fsync; recording continues without."""
     site.record(*jobs(3))
     here = site.settings.places
     con = access.open_accounting(here)

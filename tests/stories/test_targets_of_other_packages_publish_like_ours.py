@@ -1,4 +1,4 @@
-"""Targets of other packages: the template of the manual, installed beside arcacct, publishes like any of ours."""
+"""Targets of other packages: the template of the manual, installed next to arcacct, publishes like any of ours."""
 
 from __future__ import annotations
 

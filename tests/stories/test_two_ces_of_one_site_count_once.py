@@ -114,7 +114,7 @@ HISTORIES = st.lists(st.tuples(st.integers(0, 1), st.lists(JOBS, max_size=3), EV
 
 @pytest.fixture(scope="module")
 def both() -> Iterator[TwoCEs]:
-    """Two CEs that every history begins anew."""
+    """Two CEs that every history starts again."""
     where = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
     with tempfile.TemporaryDirectory(prefix="arcacct-test-", dir=where) as path:
         yield TwoCEs(pathlib.Path(path))

@@ -58,7 +58,7 @@ def test_without_a_filter_nothing_is_left_out(tmp_path, empty_box) -> None:
 
 
 def test_a_month_that_was_accepted_blindly_is_unknown(tmp_path, empty_box) -> None:
-    """Both databases were put back: what APEL has besides only the portal can tell, and verify says how to ask it."""
+    """Both databases were restored: what APEL has besides only the portal can tell, and verify says how to ask it."""
     site = Site(tmp_path, empty_box, SUMMARIES)
     site.send(*[job._replace(end_time=NOW - 60) for job in jobs(3)])
     con = access.open_publishing(site.settings.places)

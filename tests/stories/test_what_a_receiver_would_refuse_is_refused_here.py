@@ -164,7 +164,7 @@ def test_an_end_in_the_future_is_refused_until_then(job: AAR, cell: UsageCell) -
     ahead = job._replace(end_time=end)
     for accept, options in ((accept_for_sgas, SGAS), (accept_for_car, CAR), (accept_for_apel_job, APEL)):
         verdict = accept(ahead, options, NOW)
-        assert "lies in the future" in (verdict.refusal or "")
+        assert "is in the future" in (verdict.refusal or "")
         assert verdict.not_before == end - 2 * DAY
         assert accept(ahead, options, verdict.not_before).refusal is None
         # What is wrong for good is no question of time.
@@ -232,7 +232,7 @@ def test_repairs_for_sgas(job: AAR, changes: dict[str, Any], field: str, repaire
         pytest.param({"job_name": "a\x00b"}, "job_name: control characters", id="control-characters"),
     ],
 )
-def test_what_sgas_is_not_told_is_noted(job: AAR, changes: dict[str, Any], note: str) -> None:
+def test_values_that_sgas_does_not_get_are_noted(job: AAR, changes: dict[str, Any], note: str) -> None:
     """The record goes without the value, and a note says so."""
     verdict = accept_for_sgas(job._replace(**changes), SGAS, NOW)
     assert verdict.refusal is None
@@ -273,7 +273,7 @@ def test_repairs_for_car(job: AAR, changes: dict[str, Any], field: str, stored: 
 
 
 def test_memory_beyond_the_column_is_taken_to_its_end(job: AAR) -> None:
-    """2 TiB are the most that APEL's job records hold; the XML has no limit, and nobody reads it there."""
+    """2 TiB are the most that APEL's job records hold; the XML has no limit, and no one reads it there."""
     huge = job._replace(memory_kib=2**40)
     assert accept_for_apel_job(huge, APEL, NOW).aar.memory_kib == 2**31 - 1
     assert accept_for_car(huge, CAR, NOW).aar.memory_kib == 2**40

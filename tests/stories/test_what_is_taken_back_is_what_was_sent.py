@@ -1,7 +1,7 @@
 """
 What is taken back is what was sent (INVARIANTS 18): every group of names that APEL sums has the usage that is here.
 
-APEL's portal shows a table that nobody empties: a group that has lost its records keeps its last sum.
+APEL's portal shows a table that no one empties: a group that has lost its records keeps its last sum.
 """
 
 from __future__ import annotations
@@ -328,7 +328,7 @@ def forget(site: Site) -> tuple[int, dict[str, int]]:
 
 
 def test_names_are_kept_until_they_are_no_longer_needed(site) -> None:
-    """A job that was deleted has to be taken back under the names that were sent; then they are replaced."""
+    """A job that was deleted must be taken back under the names that were sent; then they are replaced."""
     first, second = jobs(2)
     site.record(first, second._replace(user_dn="/CN=Somebody Else"))
     publish(site)

@@ -110,7 +110,7 @@ def test_a_full_disk_is_named_with_its_place(tmp_path: pathlib.Path) -> None:
     ],
 )
 def test_an_error_of_the_system_says_what_to_do(error: Exception, words: list[str]) -> None:
-    """It is no internal error, and nobody is asked to report it."""
+    """It is no internal error, and no one is asked to report it."""
     said = str(as_ours(error))
     assert all(word in said for word in words)
     assert "please report" not in said

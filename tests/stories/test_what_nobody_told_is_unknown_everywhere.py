@@ -1,4 +1,4 @@
-"""Values that nobody told: 0 in A-REX's tables and at receivers, NULL in the views, counted in the sums."""
+"""Values that no one told: 0 in A-REX's tables and at receivers, NULL in the views, counted in the sums."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def test_a_completed_job_without_a_measurement_is_unknown(con: sqlite3.Connectio
     ],
     ids=["measured", "measured 0", "no CPU", "no wall", "never ran", "never ran, .diag", "ran and failed"],
 )
-def test_what_is_told_is_known(con: sqlite3.Connection, diag: bytes | None, failed: bool, expected) -> None:
+def test_what_is_reported_is_known(con: sqlite3.Connection, diag: bytes | None, failed: bool, expected) -> None:
     """A measured 0 is 0, and so is what a job used that never ran."""
     finished(con, diag, failed=failed)
 
@@ -98,7 +98,7 @@ def test_what_is_told_is_known(con: sqlite3.Connection, diag: bytes | None, fail
 @pytest.mark.parametrize(
     ("diag", "expected"), [(DIAG, (61, 60, 59, 1)), (b"WallTime=0.04s\nUserTime=0.01s\nKernelTime=0s\n", (0, 0, 0, 0))]
 )
-def test_what_is_told_late_is_known_then(con: sqlite3.Connection, diag: bytes, expected) -> None:
+def test_what_is_reported_late_is_known_then(con: sqlite3.Connection, diag: bytes, expected) -> None:
     """The same end, read once more; also where A-REX's columns stay as they are."""
     finished(con, None)
     con.execute("UPDATE UsageCursor SET Seq = (SELECT max(Seq) FROM FinishedLog)")
@@ -181,7 +181,7 @@ def test_a_job_in_progress_has_no_unknown_values(con: sqlite3.Connection) -> Non
     assert con.execute("SELECT count(*) FROM FieldSources").fetchone() == (0,)
 
 
-def test_records_of_0_2_are_told_apart_by_what_they_have(tmp_path: pathlib.Path) -> None:
+def test_records_of_0_2_are_distinguished_by_what_they_have(tmp_path: pathlib.Path) -> None:
     """An upgrade finds those without any measurement; no record is logged as changed, and all sums agree."""
     path = str(tmp_path / "x.db")
     with closing(in_memory(ACCOUNTING, ACCOUNTING.oldest)) as old:

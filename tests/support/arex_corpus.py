@@ -45,7 +45,7 @@ def place(target: pathlib.Path, controldir: pathlib.Path | None = None) -> Place
 
 
 def rebuild(target: pathlib.Path, corpus: pathlib.Path = AREX) -> Control:
-    """Copy the control directory and give each file its time back; owners are kept beside it."""
+    """Copy the control directory and give each file its time back; owners are kept next to it."""
     shutil.copytree(corpus / "control", target, copy_function=shutil.copyfile, dirs_exist_ok=True)
     owners = {}
     for line in (corpus / "files.tsv").read_text().splitlines()[1:]:
@@ -190,7 +190,7 @@ PERIODS = (
 
 
 def place7(folder: pathlib.Path, period: Period, ours: str = "") -> Places:
-    """Our places for a control directory ``control`` beside arc.conf as it was then; ``ours`` is arcacct.conf."""
+    """Our places for a control directory ``control`` next to arc.conf as it was then; ``ours`` is arcacct.conf."""
     text = (AREX7 / "arc.conf").read_text()
     text = text.replace("controldir = /var/spool/arc/control", f"controldir = {set_up(folder / 'control')}")
     text = text.replace("[arex/jura]\n", f"[arex/jura]\n{period.vomsless_vo}\n")

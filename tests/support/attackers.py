@@ -106,7 +106,7 @@ def theirs(path: pathlib.Path) -> pathlib.Path:
 
 
 def secret_of_root(directory: pathlib.Path) -> pathlib.Path:
-    """A directory of root's, where a file of its own has a text that nobody else may read."""
+    """A directory of root's, where a file of its own has a text that no one else may read."""
     directory.mkdir(mode=0o700)
     secret = directory / "site_key"
     secret.write_text(f"{SECRET}\n")

@@ -152,7 +152,7 @@ class Host(Clinic):
             patch.setattr(parser, "RUN_TIME_FOLDERS", (str(self.running.parent),))
             if not self.names_conf:
                 patch.setenv("ARCACCT_CONFIG", str(self.ours_conf))
-            # Nobody ends a lock while a command waits for it.
+            # No one ends a lock while a command waits for it.
             patch.setitem(connection.open_database.__kwdefaults__, "timeout_s", 1.0)
             patch.setattr(sys, "prefix", self.prefix)
             patch.setattr(resident, "_WANTED", str(self.path / "wanted"))

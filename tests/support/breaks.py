@@ -111,7 +111,7 @@ def _unbroken(node: ast.AST) -> Iterator[ast.AST]:
     elif isinstance(node, ast.FunctionDef) and node.returns is not None:
         yield node.returns
     elif isinstance(node, ast.Raise):
-        # How a message words it, and how much of a value it shows, is nobody's promise.
+        # How a message words it, and how much of a value it shows, is no one's promise.
         yield from (below for below in ast.walk(node) if isinstance(below, ast.JoinedStr))
     elif isinstance(node, ast.Assert) or ast.unparse(node).startswith(_NEVER_RUN):
         # What is asserted is for the type checker: no user meets it.
@@ -192,7 +192,7 @@ def _of_statement(node: ast.stmt, places: Places) -> Iterator[tuple[int, int, st
 
 
 def explained(text: str) -> dict[str, str]:
-    """What nobody can notice, as `Break.described` has it, with the reason: that stands below it, indented."""
+    """What no one can notice, as `Break.described` has it, with the reason: that stands below it, indented."""
     found: dict[str, str] = {}
     last = ""
     for line in text.splitlines():

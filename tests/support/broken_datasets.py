@@ -1,5 +1,5 @@
 """
-Datasets with something wrong: each beside partitions that are whole, which readers answer from.
+Datasets with something wrong: each next to partitions that are whole, which readers answer from.
 
 `BROKEN` has a maker for each; whatever reads datasets is shown all of them.
 """

@@ -136,7 +136,7 @@ class Clinic:
         return list(examine(self.site(question_s), limit_s=limit_s, offline=offline))
 
     def wrong(self, **how: float) -> list[Check]:
-        """What is said and is not ok; without that nobody was asked where nobody was to be."""
+        """What is said and is not ok; without that no one was asked where no one was to be."""
         found = [one for one in self.verdicts(**how) if one.severity != OK]  # type: ignore[arg-type]
         return [one for one in found if one.subject != "receivers"]
 

@@ -1,4 +1,4 @@
-"""Jobs that count and jobs that do not, of each kind, and what our sums have to be by the tables alone."""
+"""Jobs that count and jobs that do not, of each kind, and what our sums must be by the tables alone."""
 
 from __future__ import annotations
 

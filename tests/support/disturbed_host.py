@@ -40,7 +40,7 @@ def check_equal(found: Host, wanted: Host) -> None:
     """
     All that can be known afterwards is the same: every record with all its children, one entry each in the log.
 
-    Of a state that the job has left, the time is when the launcher ran, or nobody knows it if that was killed. (It is
+    Of a state that the job has left, the time is when the launcher ran, or no one knows it if that was killed. (It is
     far from the time of the test's files, which a sweep may have seen as well.)
     """
     ours, theirs = rows(str(found.database)), rows(str(wanted.database))

@@ -23,7 +23,7 @@ _CHUNKED = _OK + b"Transfer-Encoding: chunked\r\n\r\n"
 
 
 class Drip(NamedTuple):
-    """How it begins, and what follows byte by byte, again and again."""
+    """How it starts, and what follows byte by byte, again and again."""
 
     start: bytes
     endless: bytes

@@ -100,7 +100,7 @@ def blocks(text: str) -> list[tuple[str, str]]:
 
 
 def section(page: str, heading: str) -> str:
-    """The part of a page below a heading of the second level that begins so."""
+    """The part of a page below a heading of the second level that starts so."""
     parts = re.split(r"^## ", manual.read(page), flags=re.MULTILINE)
     (found,) = [part for part in parts if part.startswith(heading)]
     return found

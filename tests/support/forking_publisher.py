@@ -3,7 +3,7 @@ Starts `arcacct publish` again and again, each time as a process of its own that
 
 The processes are forked from this one, which has imported what the command needs: 200 interpreters would take minutes
 to start. A line on stdin starts one, whose number comes on stdout; the next line asks how it ended. Until then its
-number is nobody else's.
+number is no one else's.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The parts of the manual that are made from the program: between two marks of a page, written anew on request."""
+"""The parts of the manual that are made from the program: between two marks of a page, written again on request."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Part(NamedTuple):
         return f"\n{self.made().strip()}\n\n"
 
     def in_page(self) -> str:
-        """What stands in the page; written anew before, if that is asked for."""
+        """What stands in the page; written again before, if that is asked for."""
         if os.environ.get(WRITE):
             manual.write_between(manual.page(self.page), *self.marks, self.text())
         return manual.between(manual.read(self.page), *self.marks)

@@ -262,7 +262,7 @@ def _footer(footer: bytes) -> Any:
 
 
 def _list(elements: int, kind: int = 12) -> bytes:
-    """How a list begins in a footer; 12: of structures."""
+    """How a list starts in a footer; 12: of structures."""
     return bytes([0xF0 | kind]) + varint(elements)
 
 

@@ -48,7 +48,7 @@ def run_arcacct(
 
 
 def configured(directory: pathlib.Path, ours: str = "") -> pathlib.Path:
-    """An arc.conf whose control directory is beside it, and an arcacct.conf with these lines."""
+    """An arc.conf whose control directory is next to it, and an arcacct.conf with these lines."""
     control = directory / "control"
     set_up(control)
     conf = directory / "arc.conf"

@@ -53,7 +53,7 @@ outputfile:url=https://se.example.org/out,size=20,starttime=2026-11-20T11:59:30Z
 
 
 class Files(NamedTuple):
-    """What lies in the control directory for one job; ``None`` is a missing file."""
+    """What is in the control directory for one job; ``None`` is a missing file."""
 
     state: str = "FINISHED"
     mtime_ns: int = NOON_NS

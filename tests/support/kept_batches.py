@@ -33,7 +33,7 @@ class Kept:
         self.listened = 0
 
     def resume(self) -> None:
-        """Nothing was begun."""
+        """Nothing was started."""
 
     def deliver(self, what: DeliveryBatch) -> None:
         """As it is told."""

@@ -18,7 +18,7 @@ ONE, OTHER = "arex/jura/sgas:one", "arex/jura/sgas:other"
 
 
 def new_ledger() -> Connection:
-    """Of two targets that have begun."""
+    """Of two targets that have started."""
     con = closed_later(in_memory(PUBLISHING))
     for target in (ONE, OTHER):
         cursors.set_cursor(con, Cursor(target, "life", 0, 1, None))

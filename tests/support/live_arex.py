@@ -422,7 +422,7 @@ def ended(ce: LiveCE, urls: dict[str, str]) -> None:
 
 
 def copy_of(database: pathlib.Path, target: pathlib.Path) -> pathlib.Path:
-    """A database that nobody writes any more, with its WAL, in another place."""
+    """A database that no one writes any more, with its WAL, in another place."""
     target.parent.mkdir(parents=True, exist_ok=True)
     for suffix in ("", "-wal"):
         source = pathlib.Path(f"{database}{suffix}")

@@ -2,7 +2,7 @@ r"""
 The man pages in ``man/``: one for each command and group, arcacct.conf(5) and arcacct-hook(8), made from the program.
 
 Made by our own hand and not by click-man (0.6): that finds no command of a group that looks its commands up by name,
-as `arcacct` does, so there would be one page; it writes texts as they are, so that a backslash, a line that begins with
+as `arcacct` does, so there would be one page; it writes texts as they are, so that a backslash, a line that starts with
 a dot and click's own ``\b`` become instructions to roff; and it knows no examples, choices, exit status, files, no SEE
 ALSO and no other section of the manual than 1. What is left is the order of the headings.
 
@@ -30,7 +30,7 @@ from arcacct.files.directories import resource
 ROOT = pathlib.Path(__file__).parent.parent.parent
 MAN = ROOT / "man"
 WRITE = "ARCACCT_WRITE_DOCS"
-"""With this variable in the environment the tests write the pages anew."""
+"""With this variable in the environment the tests write the pages again."""
 MADE = f'.\\" Made from the program ({WRITE}=1 python -m pytest tests/test_man_pages.py): do not edit.\n'
 STATUS = {
     0: "Success.",
@@ -137,7 +137,7 @@ def _whole(lines: Iterable[str]) -> Iterator[str]:
 
 
 def paragraphs(text: str) -> str:
-    r"""The paragraphs of a help text; one that begins with ``\b`` keeps its lines."""
+    r"""The paragraphs of a help text; one that starts with ``\b`` keeps its lines."""
     made = []
     for part in inspect.cleandoc(text).split("\n\n"):
         lines = part.splitlines()

@@ -126,7 +126,7 @@ def aims(wanted: Sequence[Aim]) -> str:
 
 def is_missed(aim: Aim) -> bool:
     """Whether the last figure is not what we aim at. Raises KeyError if no benchmark that is kept has the figure."""
-    # Differences of times have digits that nobody measured.
+    # Differences of times have digits that no one measured.
     reached = round(_reached(aim), 9)
     return reached < aim.aim if aim.unit == SAVES else reached > aim.aim
 

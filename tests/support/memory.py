@@ -30,7 +30,7 @@ class Cost(NamedTuple):
 
 def cost_of(*command: object, exit_code: int = 0, most_cpu_s: int = _MOST_CPU_S) -> Cost:
     """What a command takes; it must end with ``exit_code``, and is killed when it took ``most_cpu_s`` of CPU."""
-    # A process begins with the peak of the one that started it: a small one between this and that.
+    # A process starts with the peak of the one that started it: a small one between this and that.
     arguments = [sys.executable, "-I", "-S", "-c", _LAUNCHER, str(most_cpu_s), *map(str, command)]
     done = subprocess.run(arguments, capture_output=True, text=True, errors="backslashreplace", check=True)
     code, peak, cpu_s = done.stdout.split()

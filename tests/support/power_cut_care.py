@@ -1,4 +1,4 @@
-"""The power is cut while the databases are cared for: backed up, restored, moved, pruned, or begun."""
+"""The power is cut while the databases are cared for: backed up, restored, moved, pruned, or started."""
 
 from __future__ import annotations
 
@@ -175,7 +175,7 @@ class Pruning(Care):
 
 
 class Shrinking(Care):
-    """`arcacct db optimize --shrink`: the database written anew has every job."""
+    """`arcacct db optimize --shrink`: the database written again has every job."""
 
     ARGUMENTS = ("optimize", "--shrink")
 

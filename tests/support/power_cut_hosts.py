@@ -2,7 +2,7 @@
 Hosts on which the power is cut while something of ours runs, and what is lost of their jobs afterwards.
 
 Each scenario prepares a host, traces one command on it, and judges any number of cuts: the disk is as the cut leaves
-it, the next sweep (or run) does its work, and every job has to be there as on a host where nothing ever happened.
+it, the next sweep (or run) does its work, and every job must be there as on a host where nothing ever happened.
 
 What is traced is a command of ours, or the `rounds` of a scenario: this module as a program plays them.
 """
@@ -44,7 +44,7 @@ Jobs = dict[str, dict[str, Any]]
 
 
 class Loss(NamedTuple):
-    """Something that is not as it has to be."""
+    """Something that is not as it must be."""
 
     kind: str
     """``missing``, ``unfinished``, ``aborted``, ``different``, ``never made``, ``damaged``, ``stuck``..."""
@@ -155,7 +155,7 @@ def played(scenario: type[Scenario], *words: object) -> list[str]:
 
 
 def compared(found: Jobs, wanted: Jobs) -> list[Loss]:
-    """What is lost of the jobs that there have to be."""
+    """What is lost of the jobs that there must be."""
     lost = [Loss("never made", job_id) for job_id in sorted(found.keys() - wanted.keys())]
     for job_id, tables in sorted(wanted.items()):
         if job_id not in found:
@@ -200,7 +200,7 @@ class Recording(Scenario):
         """Prepare the host; the command that is traced, and what is added to its environment."""
 
     def make_wanted(self) -> Jobs:
-        """What has to be known of the jobs in the end: every state of each."""
+        """What must be known of the jobs in the end: every state of each."""
         for job_id in self.jobs:
             self.record(self.well, job_id, LIFE)
         return jobs_in(self.well.database)
@@ -353,7 +353,7 @@ except ChildProcessError:
 
 class BesideARecorder(Launchers):
     """
-    Callouts beside a recorder, which records each event and removes it.
+    Callouts next to a recorder, which records each event and removes it.
 
     That is when an event is handed over.
     """

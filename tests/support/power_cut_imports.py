@@ -203,7 +203,7 @@ def _slurm_row(number: int, ended_s: int) -> bytes:
 
 
 class ImportingSlurm(Importing):
-    """`arcacct import slurm FILE`: each round the file is printed anew, and renamed."""
+    """`arcacct import slurm FILE`: each round the file is printed again, and renamed."""
 
     JOBS = 6
     files = staticmethod(of_arex(b"slurm", b"%d"))

@@ -167,7 +167,7 @@ class Publishing(Scenario):
 
 
 def _written(folder: pathlib.Path) -> Any:
-    """What APEL would have after it took all files; of those that nobody can read, the complaint."""
+    """What APEL would have after it took all files; of those that no one can read, the complaint."""
     try:
         return at_apel(written(folder))
     except (Crashed, ValueError) as torn:

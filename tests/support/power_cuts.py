@@ -1,5 +1,5 @@
 """
-Power cuts, replayed: a command is traced once, and the disk is built anew as a cut after any of its calls leaves it.
+Power cuts, replayed: a command is traced once, and the disk is built again as a cut after any of its calls leaves it.
 
 `Trace.of` runs a command under strace and keeps, in their order, the calls that change files below one directory.
 `Trace.restore` puts that directory into the state of a `Cut`: what was written and not synced is gone or in pieces,
@@ -13,7 +13,7 @@ Two rules for names, since file systems differ:
   while creations and renames made before them are lost.
 
 Under both the contents of a file are safe only as far as that file was synced. SQLite's -shm is never restored: it is
-memory, and made anew.
+memory, and made again.
 """
 
 from __future__ import annotations
@@ -318,7 +318,7 @@ class Disk:
             if inode not in contents:
                 contents[inode] = inode.after_cut(cut.data, chance)
             left[path] = inode, contents[inode]
-        # What lies in a directory that is not there is not there.
+        # What is in a directory that is not there is not there.
         return {path: one for path, one in left.items() if _is_reached(path, left)}
 
     def _kept(self, cut: Cut, chance: random.Random) -> list[Change]:
@@ -386,7 +386,7 @@ class Call(NamedTuple):
     method: str
     arguments: tuple[object, ...]
     at_s: float
-    """When it was begun, UTC."""
+    """When it was started, UTC."""
     process: int
 
     def replay(self, disk: Disk) -> None:
@@ -645,7 +645,7 @@ class _Reader:
         return _decoded(match[1])
 
     def _named(self, directory: str | None, name: str, process: str) -> str:
-        """The path that a call names, beside a descriptor of its directory where it takes one."""
+        """The path that a call names, next to a descriptor of its directory where it takes one."""
         text = os.fsdecode(_bytes(name))
         if match := _FD_LINK.match(text):
             return self.descriptors.get((process, match[1]), text)

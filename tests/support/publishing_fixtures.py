@@ -38,7 +38,7 @@ def rsa_host(authority):
 
 @pytest.fixture(scope="session")
 def issue(authority, tmp_path_factory):
-    """Make a certificate that ends (or begins) so many seconds from now."""
+    """Make a certificate that ends (or starts) so many seconds from now."""
 
     def make(name: str = "ce.example.org", *, begins_s: int = -3600, ends_s: int = 30 * 86400):
         now = int(time.time())
@@ -58,7 +58,7 @@ def receiver(authority, host):
 
 @pytest.fixture
 def naps(monkeypatch):
-    """The waits between tries, which nobody waits."""
+    """The waits between tries, which no one waits."""
     taken = []
     monkeypatch.setattr(RunDeadline, "sleep", lambda _deadline, seconds: taken.append(seconds))
     return taken

@@ -164,7 +164,7 @@ class Site:
 
     def configure(self, targets: str) -> None:
         """
-        Write the configuration anew.
+        Write the configuration again.
 
         ``{sgas}``, ``{ams}``, ``{authn}``, ``{auditor}`` and ``{path}`` stand for the sandbox's addresses and the
         site's directory.
@@ -217,7 +217,7 @@ class Site:
             con.close()
 
     def refusable(self, *recorded: Job, wall_s: int = -1) -> None:
-        """Record jobs that receivers refuse: another program writes a wall time that nobody judges."""
+        """Record jobs that receivers refuse: another program writes a wall time that no one judges."""
         self.record(*recorded)
         for job in recorded:
             self.sql(f"UPDATE AAR SET UsedWalltime = {wall_s} WHERE JobID = '{job.job_id}'")

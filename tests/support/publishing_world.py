@@ -1,7 +1,7 @@
 """
 A site whose receivers are in memory and whose publisher can be killed at any statement and at any message.
 
-The receivers are the sandbox's own; only the network between is left out, since a thousand histories have to be
+The receivers are the sandbox's own; only the network between is left out, since a thousand histories must be
 played. What a power cut takes back is what was committed after the last fsync.
 """
 
@@ -302,7 +302,7 @@ class World:
         """An operator deletes records that should never have been."""
         con = access.open_accounting(self.here)
         for job_id in job_ids:
-            # A copy of before that was put back does not have it, and there is nothing to delete.
+            # A copy of before that was restored does not have it, and there is nothing to delete.
             if con.execute("DELETE FROM AAR WHERE JobID = ?", (job_id,)).rowcount:
                 self.jobs.pop(job_id, None)
                 self.deleted.add(job_id)
@@ -352,7 +352,7 @@ class World:
                 load(self.receivers[name], loaded[which % len(loaded)])
 
     def restore_receiver(self, which: int) -> None:
-        """APEL's database is put back from a backup."""
+        """APEL's database is restored from a backup."""
         self.receiver_failed = True
         for name, tables in self.tables[which % len(self.tables)].items():
             self.receivers[name]._tables.update(copy.deepcopy(tables))
@@ -373,7 +373,7 @@ class World:
         pathlib.Path(self.here.publishing_database).write_bytes(data)
 
     def lose(self) -> None:
-        """accounting.db is gone, an operator begins a new life, and the sweep finds what there is."""
+        """accounting.db is gone, an operator starts a new life, and the sweep finds what there is."""
         pathlib.Path(self.here.database).unlink()
         upkeep.start_new_incarnation(self.here)
         self.lost_history = True
@@ -527,7 +527,7 @@ class World:
         # What is not as the database has it is held, and said; an operator accepts it then.
         assert all(isinstance(error, FiguresHeld) for error in errors)
         if any("the records sent before are unknown" in str(error) for error in errors):
-            # Names changed while the ledger was lost: nobody can know, and nothing is sent before that is accepted.
+            # Names changed while the ledger was lost: no one can know, and nothing is sent before that is accepted.
             self.lost_history = True
             return
         assert bool(errors) == bool(held)
@@ -547,11 +547,11 @@ class World:
             assert [one.error for one in outcomes] == [None] * len(outcomes)
         assert self.site.audit() == []
 
-    # -- what has to be true in the end
+    # -- what must be true in the end
 
     @property
     def blind(self) -> bool:
-        """Whether both databases have forgotten: then nobody can know what a receiver has besides."""
+        """Whether both databases have forgotten: then no one can know what a receiver has besides."""
         return self.lost_ledger and self.lost_history
 
     def _ghosts(self) -> set[str]:

@@ -1,4 +1,4 @@
-"""`arcacct sweep --follow` beside a host's callouts, as its unit runs it."""
+"""`arcacct sweep --follow` next to a host's callouts, as its unit runs it."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Service:
         return self
 
     def pause(self) -> None:
-        """Stop it, while nobody else waits for it: it has no turn in the queue of writers."""
+        """Stop it, while no one else waits for it: it has no turn in the queue of writers."""
 
         def is_paused() -> bool:
             self.process.send_signal(signal.SIGSTOP)

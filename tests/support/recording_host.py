@@ -105,7 +105,7 @@ class Host:
         return [pathlib.Path(self.places.spool, name) for name in waiting(self.places.spool)]
 
     def configure(self, ours: str) -> None:
-        """Write arc.conf and, beside it, arcacct.conf with these lines."""
+        """Write arc.conf and, next to it, arcacct.conf with these lines."""
         self.conf.write_text("[common]\n[lrms]\nbenchmark=HEPSPEC:11.11\n")
         (self.conf.parent / "arcacct.conf").write_text(f"[arcacct]\n{ours}\n")
 

@@ -223,7 +223,7 @@ class Years(World):
                 load(self.receivers[name], self.random.choice(loaded[-LATE_MESSAGES:]))
 
     def receiver_restored(self) -> None:
-        """A receiver is put back from its backup."""
+        """A receiver is restored from its backup."""
         if not self.backups:
             return
         backup = self.random.choice(self.backups)
@@ -254,7 +254,7 @@ class Years(World):
             self._perhaps_before_the_sweep()
 
     def both_copied_back(self) -> None:
-        """Both are put back by plain copies; the note beside the control directory is not."""
+        """Both are restored by plain copies; the note next to the control directory is not."""
         if backup := self._backup():
             self._note(f"  of {self._days(backup)} days ago")
             self._copy_back(self.here.database, backup.plain[0])
@@ -262,7 +262,7 @@ class Years(World):
             self._perhaps_before_the_sweep()
 
     def accounting_restored(self) -> None:
-        """accounting.db is lost, or is not, and its backup is put back."""
+        """accounting.db is lost, or is not, and its backup is restored."""
         if backup := self._backup():
             self._note(f"  of {self._days(backup)} days ago")
             if self.random.random() < 0.5:
@@ -274,7 +274,7 @@ class Years(World):
             self._perhaps_before_the_sweep()
 
     def ledger_restored(self) -> None:
-        """publishing.db is put back from its backup."""
+        """publishing.db is restored from its backup."""
         if backup := self._backup():
             self._note(f"  of {self._days(backup)} days ago")
             if self.random.random() < 0.5:
@@ -506,7 +506,7 @@ class Years(World):
         if not wrong:
             return
         if self.failed_from:
-            # A receiver failed: nobody here can know before its administrator, or the portal, tells.
+            # A receiver failed: no one here can know before its administrator, or the portal, tells.
             self.until_republished += len(wrong)
             return
         green = self.green({one.cell.month for one in wrong})

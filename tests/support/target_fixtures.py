@@ -42,7 +42,7 @@ def golden() -> Callable[[str, str], None]:
     """
     Compare a text with a file below tests/golden.
 
-    ``ARCACCT_WRITE_GOLDEN=1 pytest tests/records`` writes the files anew; read the difference before committing it.
+    ``ARCACCT_WRITE_GOLDEN=1 pytest tests/records`` writes the files again; read the difference before committing it.
     """
 
     def compare(name: str, text: str) -> None:

@@ -18,6 +18,6 @@ def on_a_terminal(command: Sequence[str], environment: Mapping[str, str]) -> str
             while chunk := os.read(ours, 65536):
                 seen += chunk
         except OSError:
-            pass  # how Linux says that nobody writes any more
+            pass  # how Linux says that no one writes any more
     os.close(ours)
     return seen.decode().replace("\r\n", "\n")

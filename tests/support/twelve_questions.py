@@ -6,7 +6,7 @@ One text each, in the SQL that all of them read, on the tables jobs, events, tra
 
 - sums of integers are cast to BIGINT: else they are HUGEINT in DuckDB, numeric in PostgreSQL;
 - whole numbers are divided only after ``1e0 *``, which makes them floats everywhere;
-- a day is the second that it begins with, ``end_time - end_time % 86400``: no functions of dates;
+- a day is the second that it starts with, ``end_time - end_time % 86400``: no functions of dates;
 - no ORDER BY: NULL and letters sort differently, `canonical` sorts the rows.
 """
 

@@ -103,7 +103,7 @@ ROUND = {
 
 
 def with_value(column: str, text: str) -> str:
-    """A document in which the column's element holds this, after a usual one that the server passes over."""
+    """A document in which the column's element holds this, after a usual one that the server ignores."""
     body = ROUND.get(column)
     if body is None:
         body = "{}"

@@ -526,7 +526,7 @@ class _Jobs:
         if self._fault is not None:
             what = self._fault
         elif self._job is None:
-            what = Fault(f"steps of job {self._job_id}, whose own row is not before them")
+            what = Fault(f"steps of job {self._job_id} come before the row of the job")
         else:
             what = tried(record.run_of, self._job, self._steps, self._form.cluster, self._unusable)
         content, length = _bounded("".join(f"{line}\n" for line in (self._header.line, *self._lines)))

@@ -101,7 +101,7 @@ def test_two_rotations_between_two_looks(world, path) -> None:
 
 
 def test_a_file_that_was_emptied(world, path) -> None:
-    """A file that was copied away and cut goes on from its new beginning, also if it is as long as before at once."""
+    """A file that was copied away and cut continues from its new beginning, also if it is as long as before at once."""
     path.write_bytes(line(1) + line(2))
 
     def cut() -> None:
@@ -118,7 +118,7 @@ def test_a_file_that_was_emptied(world, path) -> None:
 @pytest.mark.parametrize("name", ["accounting.bak", "old-accounting", "archive.gz", "accounting.0.gz"])
 @pytest.mark.parametrize("follows", [True, False])
 def test_a_copy_of_any_name(world, path, name, follows) -> None:
-    """Of a file that was copied to whatever name beside it and cut, what came before the cut is not lost."""
+    """Of a file that was copied to whatever name next to it and cut, what came before the cut is not lost."""
     path.write_bytes(line(1) + line(2))
     path.with_name("unrelated").write_bytes(line(8))
 
@@ -145,7 +145,7 @@ def test_a_copy_of_any_name(world, path, name, follows) -> None:
 
 @pytest.mark.parametrize("follows", [True, False])
 def test_a_copy_that_is_elsewhere(world, path, follows) -> None:
-    """Where no copy is beside a file that was cut it is said that something may be missing; and not once it came."""
+    """Where no copy is next to a file that was cut it is said that something may be missing; and not once it came."""
     path.write_bytes(line(1) + line(2))
     copy = path.parent / "archive" / "2026"
     copy.parent.mkdir()

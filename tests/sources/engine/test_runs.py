@@ -26,7 +26,7 @@ class History(NamedTuple):
     gpus: int
 
     def line(self, job: int, start: int, *, is_last: bool) -> bytes:
-        """The record of the run, which began at a time."""
+        """The record of the run, which started at a time."""
         used = f" resources_used.cput={self.cpu_s}" if self.cpu_s is not None else ""
         hosts = f"n1/0*{self.cores}" if self.cores else "unknown"
         asked = f" Resource_List.ncpus={self.cores}" if self.cores else ""
@@ -88,7 +88,7 @@ def test_a_job_has_the_sums_of_its_runs_in_any_order_and_division(jobs, data) ->
     assert gpu_s == sum(run.wall_s * run.gpus for runs in jobs for run in runs)
 
 
-def test_a_job_whose_submission_is_told_differently_stays_one_job(tmp_path) -> None:
+def test_a_job_whose_submission_is_reported_differently_stays_one_job(tmp_path) -> None:
     """A run whose second report has another time of submission has another JobID, and still one record."""
     host = BatchHost(tmp_path, SOURCE)
     with closing(host.con):

@@ -286,7 +286,7 @@ while True:
 
 
 def test_rule_18_no_reader_sees_half_of_a_value(tmp_path):
-    """While a value is written anew a thousand times, whoever opens it finds one of the values, whole."""
+    """While a value is written again a thousand times, whoever opens it finds one of the values, whole."""
     place = tmp_path / "m"
     write(str(place), {"grace_secs": "1" * 17})
     end, both = tmp_path / "end", tmp_path / "both"

@@ -330,7 +330,7 @@ def test_fields_that_other_versions_have() -> None:
 
 
 def test_usage_as_the_manual_page_describes_it() -> None:
-    """What stands beside usage, as arrays of objects, is read as what stands inside it."""
+    """What stands next to usage, as arrays of objects, is read as what stands inside it."""
     usage = json.loads(json_line())["usage"]
     rusage = [{name: value} for name, value in usage["rusage"].items()]
     line = changed_json(json_line(), usage=[], rusage=rusage, eusage=[usage["eusage"]], gpu=[{"util": 5}])

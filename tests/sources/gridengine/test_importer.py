@@ -243,8 +243,8 @@ def test_tasks_before_their_job(world, tmp_path) -> None:
     assert world.value("SELECT count(*) FROM GridEngineRecords WHERE RecordID IS NULL") == 0
 
 
-def test_tasks_that_are_told_again_before_their_job(world, tmp_path) -> None:
-    """They are the same tasks, beside new ones, and all of them belong to the job once it is there."""
+def test_tasks_that_are_reported_again_before_their_job(world, tmp_path) -> None:
+    """They are the same tasks, next to new ones, and all of them belong to the job once it is there."""
     tasks = [
         ran(8, 10, 10, 40, pe_taskid=f"1.wn{number}", hostname=f"wn{number}", granted_pe="mpi", slots=3, cpu=20)
         for number in (2, 3, 4)
@@ -456,7 +456,7 @@ def test_names_with_meaning_in_sql(world, tmp_path) -> None:
 
 
 def test_custom_usage(world, tmp_path) -> None:
-    """What a site measures beside goes into rows of its own, and a second import finds it the same."""
+    """What a site measures next to goes into rows of its own, and a second import finds it the same."""
     path = tmp_path / "accounting.jsonl"
     usage = {"rusage": {}, "eusage": {}, "gpu": {"util": 87, "model": "A100"}}
     path.write_bytes(changed_json(json_line(), usage=usage))

@@ -84,7 +84,7 @@ def test_what_arex_measured_stays(world, accounting) -> None:
     assert world.said == ["arc1: memory_kib is 999999 by A-REX, 2048 by Grid Engine; the first is kept"]
 
 
-def test_what_grid_engine_measured_wins_if_it_is_told_so(world, accounting) -> None:
+def test_what_grid_engine_measured_wins_if_it_is_reported_so(world, accounting) -> None:
     """With the preference turned round, Grid Engine's values replace those of A-REX."""
     world.prefer_arc = False
     arc_job(world, "arc1", UsedWalltime=500, UsedMemory=999_999, ExitCode=3)
@@ -172,7 +172,7 @@ def test_numbers_that_begin_again(world, tmp_path) -> None:
 
 
 def test_the_second_job_of_an_earlier_version(world, accounting) -> None:
-    """A job that was made beside A-REX's goes when the jobs are made again."""
+    """A job that was made next to A-REX's goes when the jobs are made again."""
     world.take(accounting)
     arc_job(world, "arc1", EndTime=BEGIN + 10)
     work = world.work()
@@ -238,7 +238,7 @@ def test_a_job_that_arex_finished_after_all(world, accounting) -> None:
 
 
 def test_a_job_that_arex_recorded_again(world, accounting) -> None:
-    """When our recorder writes a resumed job anew, the next import completes it anew."""
+    """When our recorder writes a resumed job again, the next import completes it again."""
     arc_job(world, "arc1")
     world.take(accounting)
     with writing(world.con, world.here) as con:

@@ -157,7 +157,7 @@ def test_an_endless_line_is_passed_over(world, tmp_path, size) -> None:
 
 
 def test_what_is_not_kept_whole_is_read_again(world, tmp_path) -> None:
-    """Too long to be kept, or only counted: a retry with the file judges them anew, and nothing is counted twice."""
+    """Too long to be kept, or only counted: a retry with the file judges them again, and nothing is counted twice."""
     path = tmp_path / "accounting"
     rubbish = [b"rubbish %d\n" % number for number in range(MOST_OF_A_FILE + 30)]
     long = ran(2, 1, 10, 20, category="x" * LONGEST_BYTES)

@@ -105,7 +105,7 @@ def test_all_encodings_give_the_same_jobs(path) -> None:
 
 
 def test_a_requeued_job() -> None:
-    """Both runs of a job that asked to be requeued are counted, and it began when it was first submitted."""
+    """Both runs of a job that asked to be requeued are counted, and it started when it was first submitted."""
     found = local_job(only(jobs(REAL[COLON][17, 0])), SITE)
 
     assert found is not None
@@ -297,7 +297,7 @@ def test_the_benchmark_of_the_queue() -> None:
     assert accounted(ran(7, 1, 10, 20, qname="long.q"), site=site).benchmark == "HEPSPEC:1.0"
 
 
-def test_nodes_that_nobody_counted() -> None:
+def test_uncounted_nodes() -> None:
     """A parallel job without records of its tasks has at least one node, and that this is a guess is said."""
     alone = accounted(ran(9, 1, 10, 20, granted_pe="mpi", slots=64))
 

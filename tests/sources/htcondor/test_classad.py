@@ -71,7 +71,7 @@ def test_names_in_any_letters_and_the_last_holds() -> None:
 
 @pytest.mark.parametrize("length", [30, 100, 200, 333, 350])
 def test_a_torn_ad_costs_itself(length) -> None:
-    """A schedd that was killed left the beginning of an ad; the banner behind the next says where that one begins."""
+    """A schedd that was killed left the beginning of an ad; the banner behind the next says where that one starts."""
     torn = history(ad(1), ad(2)) + ad(7, GPUsProvisioned=4, ExitSignal=9).encode()[:length]
     content = torn + ad(3).encode() + f"*** Offset = {len(torn)} ClusterId = 3 ProcId = 0\n".encode()
     found = jobs(content)
@@ -236,7 +236,7 @@ def test_an_ad_that_is_too_long_is_left_out_alone() -> None:
     assert reasons(content)[0].startswith("longer than any job")
 
 
-def test_an_ad_without_the_beginning_of_a_part_is_set_aside() -> None:
+def test_an_ad_without_the_beginning_of_a_part_is_quarantined() -> None:
     """Its end seems to come too early: it is not taken without what follows, and the others are as they were."""
     ad = JSON.read_text().partition("{")[2].partition("\n}")[0].lstrip("\n")
     inside = '  "Usage": {\n    "CPUs": 1\n  },\n'

@@ -71,7 +71,7 @@ def test_cores(values, cores) -> None:
     assert one(**values).cores == cores
 
 
-def test_cores_that_nobody_says() -> None:
+def test_unknown_cores() -> None:
     (reason,) = reasons(ad(CpusProvisioned=None, RequestCpus="ifThenElse(Big,8,1)").encode())
 
     assert reason == "its number of CPUs is unknown: CpusProvisioned and RequestCpus are not numbers"

@@ -172,7 +172,7 @@ def test_a_token_says_whose_a_job_is(host) -> None:
 
 
 def test_a_job_from_before_tokens_were_read_stays_as_it_is(host) -> None:
-    """An upgrade sends nothing again; `--derive-again` makes it anew."""
+    """An upgrade sends nothing again; `--derive-again` makes it again."""
     host.take(history(ad(1)))
     host.con.execute("UPDATE HTCondorJobs SET TokenSubject = NULL")
     logged = host.logged()

@@ -97,7 +97,7 @@ def test_a_start_of_zeros_is_none(host) -> None:
 @pytest.mark.parametrize(
     ("content", "reason"),
     [
-        (LINES[0].replace(b'0 1 "n1"', b'0 9999 "n1"'), "numExHosts: 9999 hosts, and the record ends before"),
+        (LINES[0].replace(b'0 1 "n1"', b'0 9999 "n1"'), "numExHosts: 9999 hosts, but the record ends earlier"),
         (LINES[0].replace(b" 386 ", b" x ", 1), "jobId: 'x' is not a number"),
         (LINES[0].replace(b" 1793577600 ", b" 0 ", 1), "submitTime: it is missing"),
         (LINES[2].replace(b" 7 ", " ² ".encode()), "idx: '²' is not a number"),

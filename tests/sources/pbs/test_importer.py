@@ -127,7 +127,7 @@ def test_ends_are_found_however_many_jobs_were_deleted(host, monkeypatch) -> Non
 
 
 def test_a_last_line_without_a_line_end_is_left_and_said(host) -> None:
-    """It may still be written; a copy that lost its end would lose a job that nobody misses."""
+    """It may still be written; a copy that lost its end would lose a job that no one misses."""
     report = host.take(line("1.srv") + line("2.srv").removesuffix(b"\n"))
 
     assert (report.jobs, report.taken.added, report.rejected, report.noise) == (1, 1, 0, 1)
@@ -222,7 +222,7 @@ def test_an_odd_value_costs_itself(host, values, name, field) -> None:
         (line(ctime=""), "ctime: it is missing"),
         (line(end=str(BEGIN)), "it ended 10 s before it started"),
         (line(job_id="?"), "'?' is not an id of a job"),
-        (line(end=f"{BEGIN + 70} end={BEGIN + 99}"), "end is at character 119 and 134 behind the job's ID"),
+        (line(end=f"{BEGIN + 70} end={BEGIN + 99}"), "end is at character 119 and 134 after the job's ID"),
         (
             b"11/02/2026 10:00:00;0008;PBS_Server;Job;1.srv;Job Queued\n",
             "not an accounting record: date and time, a letter, an",

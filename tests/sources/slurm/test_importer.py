@@ -128,7 +128,7 @@ def test_outcomes(host) -> None:
 
 
 def test_elements_of_arrays_and_components(host) -> None:
-    """Under their own numbers, which is what A-REX has, with sacct's beside it."""
+    """Under their own numbers, which is what A-REX has, with sacct's next to it."""
     host.take(TABLE)
     found = host.rows(
         "SELECT LocalJobID, InfoKey, InfoValue FROM AAR JOIN JobExtraInfo USING (RecordID)"
@@ -173,7 +173,7 @@ def test_steps_that_come_later(host) -> None:
     assert host.rows(query) == [(6, 13976)]
 
 
-def test_a_job_that_goes_on_is_taken_when_it_is_over(host) -> None:
+def test_a_job_that_continues_is_taken_when_it_is_over(host) -> None:
     report = host.take(table(row(State="RUNNING", End="Unknown", ElapsedRaw=10)))
     assert (report.unused["unfinished"], report.taken.new) == (1, 0)
     report = host.take(table(row()))

@@ -91,7 +91,7 @@ def test_a_job_that_was_requeued_has_runs() -> None:
     assert twice == [2, 56, 61]
     assert Counter(number for number, _ in runs(TABLE))[55] == 1
     less = runs(DATA / "sacct-no-D.txt", cluster=CLUSTER)
-    # Its name has delimiters, and stands beside the user there.
+    # Its name has delimiters, and stands next to the user there.
     assert faults(DATA / "sacct-no-D.txt", cluster=CLUSTER)[1].content.splitlines()[1].startswith("32|32|pipe|in|name|")
     missing = [one for key, one in runs(TABLE).items() if key not in less and key[0] != 32]
 
@@ -106,7 +106,7 @@ def test_jobs_that_never_started_are_none() -> None:
     assert {number for number, _ in runs(TABLE)} & {14, 15, 16, 17, 18, 19, 20, 22, 23, 46, 54} == set()
 
 
-def test_jobs_that_go_on_are_left_for_later() -> None:
+def test_jobs_that_continue_are_left_for_later() -> None:
     """Running, suspended, pending: also where steps have ended, and as JSON."""
     assert not [key for key in runs(DATA / "sacct-while-running.txt") if key[0] in (68, 69, 70)]
     assert unused(DATA / "sacct-while-running-68-69.json") == [True, True]
@@ -198,7 +198,7 @@ def test_cpu_time_that_only_the_usage_has(name: str) -> None:
 
 
 def test_the_larger_of_two_cpu_times_counts() -> None:
-    """Of each step: Slurm samples its processes before their end, and nobody may wait for some of them."""
+    """Of each step: Slurm samples its processes before their end, and no one may wait for some of them."""
     columns = f"{COLUMNS}|TRESUsageInTot"
     steps = [("1.batch", "00:09.429", "cpu=00:00:07"), ("1.0", "00:01.000", "cpu=01:00:00"), ("1.1", "00:00:00", "")]
     rows = [f"{row(number, TotalCPU=total, SystemCPU='')}|{usage}" for number, total, usage in steps]
@@ -330,7 +330,7 @@ def test_a_local_time_that_was_shown_twice() -> None:
 
 
 def test_truncated_times() -> None:
-    """`--truncate` ends a job before it began (57), and gives one that waits a start (20)."""
+    """`--truncate` ends a job before it started (57), and gives one that waits a start (20)."""
     (one,) = faults(DATA / "sacct-X-start-0546-end-0547-truncate.txt", cluster=CLUSTER)
     cut = runs(DATA / "sacct-X-start-0546-end-0547-truncate.txt", cluster=CLUSTER)
     whole = runs(DATA / "sacct-X-start-0546-end-0547.txt", cluster=CLUSTER)
@@ -602,7 +602,7 @@ def as_printed() -> tuple[list[str], list[dict[str, object]]]:
     return json.dumps({"jobs": jobs, "errors": []}, indent=2).splitlines(keepends=True), jobs
 
 
-def test_a_job_without_the_beginning_of_a_part_is_set_aside() -> None:
+def test_a_job_without_the_beginning_of_a_part_is_quarantined() -> None:
     """Its end seems to come too early: it is not taken without what follows, and all others are as they were."""
     lines, _ = as_printed()
     whole = [*runs("".join(lines).encode()).values()]
@@ -762,7 +762,7 @@ def test_what_is_no_header(line: str) -> None:
         header_of(line)
 
 
-def test_a_delimiter_with_letters_has_to_be_told() -> None:
+def test_a_delimiter_with_letters_must_be_given() -> None:
     assert header_of("JobIDxyStatexyEnd", "xy").columns == ("JobID", "State", "End")
 
 

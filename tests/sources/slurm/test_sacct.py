@@ -76,7 +76,7 @@ def test_it_is_asked_for_the_cpu_time_that_slurm_sampled(host, tmp_path) -> None
 
 
 def test_a_group_with_a_blank(host, tmp_path) -> None:
-    """With a delimiter that nobody knows the number of fields decides, whatever is in them."""
+    """With a delimiter that no one knows the number of fields decides, whatever is in them."""
     sacct = FakeSacct(tmp_path, CASES / "s3.txt")
     rows = [one | {"Partition": "p|q", "WCKey": "a b"} for one in json.loads((tmp_path / "rows.json").read_text())]
     (tmp_path / "rows.json").write_text(json.dumps(rows))
@@ -175,7 +175,7 @@ def test_what_it_printed_before_it_failed_is_taken(host, sacct) -> None:
 
 
 def test_what_it_started_is_ended_with_it(host, sacct, tmp_path) -> None:
-    """Nobody is left behind that goes on asking slurmdbd."""
+    """No one is left behind that continues asking slurmdbd."""
     sacct.behaviour.write_text(
         "import subprocess, time\n"
         f"child = subprocess.Popen(['sleep', '600']); open({str(tmp_path / 'child')!r}, 'w').write(str(child.pid))\n"
@@ -209,5 +209,5 @@ def test_a_program_of_the_path(host, sacct, monkeypatch) -> None:
 
 def test_real_rows() -> None:
     assert len(real_rows(TABLE)) == 206
-    # Two names there have delimiters and stand beside other texts.
+    # Two names there have delimiters and stand next to other texts.
     assert len(real_rows(DATA / "sacct-no-D.txt")) == 191

@@ -161,7 +161,7 @@ def test_node_prints_what_import_takes(tmp_path):
 
 
 def test_node_repeats(tmp_path):
-    """--interval goes on, one envelope a line, each whole at once."""
+    """--interval continues, one envelope a line, each whole at once."""
     with subprocess.Popen(
         [ARCACCT, "node", "sample", "--interval", "0.2"], stdout=subprocess.PIPE, text=True
     ) as process:

@@ -437,7 +437,7 @@ def test_closed_hours_take_nothing_more(host):
 
 
 def test_the_hour_before_an_open_one_stays(host):
-    """What the next hour's first interval begins with is kept as long as that hour is open."""
+    """What the next hour's first interval starts with is kept as long as that hour is open."""
     host.take(stream(*(sample(at, [{"cmd": "x", "pid": 4, "cpu_time": at // 100}]) for at in (0, 3600, 7200))))
     host.con.execute("UPDATE JobSamples SET Written = 0 WHERE Hour < (SELECT max(Hour) FROM JobSamples)")
     host.take(b"")

@@ -142,7 +142,7 @@ def test_an_unusable_number_costs_the_number(host, value):
     assert host.rows("SELECT cpu_s, peak_memory_kib FROM v1_sampled_jobs") == [(30, 0)]
 
 
-def test_what_cannot_be_told_apart_is_left_out_alone(host):
+def test_cards_that_cannot_be_distinguished_are_left_out_alone(host):
     """Jobs without number, processes without pid, cards, disks and entries that are none."""
     envelope = sample(0, [{"pid": "x", "cpu_time": 9}, 17, {"pid": 4, "cpu_time": 5, "gpus": [7, {"uuid": "g"}]}])
     envelope["data"]["attributes"]["jobs"] += [{"job": -3, "processes": []}, "job"]
@@ -252,7 +252,7 @@ def test_what_the_database_refuses_is_left_out_alone(host, what):
     assert found == expected
 
 
-def test_names_that_were_taken_back_are_given_anew(host):
+def test_names_that_were_taken_back_are_given_again(host):
     """Of two new clusters one has a job that cannot be stored: the other's job is still its own."""
     other, third = slurm(job(2)), slurm(job(4))
     for envelope in (other, third):
@@ -264,7 +264,7 @@ def test_names_that_were_taken_back_are_given_anew(host):
 
 
 def test_what_was_dropped_meanwhile_is_not_tried_again(host):
-    """Somebody drops rejected records while a retry is at work: it goes on with the others."""
+    """Somebody drops rejected records while a retry is at work: it continues with the others."""
     host.take(b"one\n{]\n{2]\n")
     quarantine = RejectedRecords(host.con, "sonar")
     waiting = quarantine.waiting()

@@ -44,7 +44,7 @@ def test_numbers_that_slurm_does_not_know_are_unknown(number):
     assert (usage.core_count, usage.memory_kib, usage.wall_s, usage.exit_code) == (None, None, 600, 0)
 
 
-def test_cpu_time_that_nobody_told_is_unknown():
+def test_unreported_cpu_time_is_unknown():
     """A 0 that sacct, a step or samples told is one."""
     assert slurm_usage(finished(), (), None).cpu == (None, None, None)
     assert slurm_usage(finished(), (), 0).cpu[:2] == (0, 0)

@@ -77,7 +77,7 @@ def test_tasks_of_grid_engine_get_their_own_telemetry(host, first):
 
 
 @pytest.mark.parametrize("first", ["records", "telemetry"])
-def test_an_array_that_was_sampled_as_a_whole_is_told(host, first):
+def test_an_array_that_was_sampled_as_a_whole_is_reported(host, first):
     """Samples that do not say which task are of none of them: that is counted and not divided."""
     telemetry = stream(of_task(0, 1000))
     if first == "records":

@@ -350,7 +350,7 @@ def test_commands_may_have_any_character(tmp_path, command):
     assert (found.command, found.group) == (command, 9)
 
 
-def test_a_process_that_goes_is_passed_over(tmp_path):
+def test_a_process_that_goes_is_ignored(tmp_path):
     """What ends while we look is no error."""
     write_process(tmp_path, 10)
     (tmp_path / "11").mkdir()
@@ -396,7 +396,7 @@ def test_numa_distances(tmp_path):
     assert numa_distances(Host(sys=str(tmp_path))) == [[10, 21], [21, 10]]
 
 
-def test_cards_are_told(smi):
+def test_cards_are_reported(smi):
     """What nvidia-smi says of cards and their users, in Sonar's units; what it cannot tell is left out."""
     host = Host("c")
     found, envelope, _ = told(partial(sysinfo, host), "sysinfo", host)

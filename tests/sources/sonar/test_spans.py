@@ -208,7 +208,7 @@ def test_the_benchmark_does_not_depend_on_which_node_came_first(host, nodes):
     assert host.rows("SELECT benchmark_value, wn_instance FROM v1_jobs") == [(1.0, "AMD EPYC 7763;Other")]
 
 
-def test_hours_that_a_run_holds_whole_are_not_made_anew(host):
+def test_hours_that_a_run_holds_whole_are_not_made_again(host):
     """A record that comes after its samples costs no more than giving it their hours."""
     host.take(stream(*(seen(at, node=node) for node in ("n1", "n2") for at in range(0, 40_000, 1200))))
     host.con.execute("CREATE TRIGGER made BEFORE INSERT ON JobUsage BEGIN SELECT RAISE(ABORT, 'made anew'); END")
@@ -217,7 +217,7 @@ def test_hours_that_a_run_holds_whole_are_not_made_anew(host):
     assert (telemetry(host), host.said) == ([(68,)], [])
 
 
-def test_a_run_that_goes_on_holds_what_comes(host):
+def test_a_run_that_continues_holds_what_comes(host):
     """A running job has no end: until the next run of its number starts, samples are its own."""
     host.take(stream(ran(0, 0, job_state="RUNNING", end_time="")))
     report = host.take(stream(seen(50_000)))
@@ -356,7 +356,7 @@ def test_a_number_of_two_clusters(host, order):
     assert host.rows("SELECT cluster, lrms_job_id FROM v1_job_telemetry") == [("d", 7)]
 
 
-def test_times_that_come_later_divide_anew(host):
+def test_times_that_come_later_divide_again(host):
     """A batch system tells of another run of a job: nothing of the record itself changes, its telemetry does."""
     record_id = host.arc_job("7", submit=NOON, end=NOON + 2000)
     host.con.execute("INSERT INTO RecordSources VALUES (?, 'gridengine', 'default')", (record_id,))

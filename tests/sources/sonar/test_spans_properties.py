@@ -146,7 +146,7 @@ def memory(one):
 )
 @given(st.data())
 def test_sums_over_runs_are_sums_over_samples_inside_runs(utc, tmp_path_factory, data):
-    """Each run has its samples, CPU time, memory and cards; what no run holds is nobody's, and nothing is lost."""
+    """Each run has its samples, CPU time, memory and cards; what no run holds is no one's, and nothing is lost."""
     runs, seen = data.draw(histories())
     first, other = (Host(tmp_path_factory.mktemp("host")) for _ in range(2))
     deliver(first, runs)

@@ -33,7 +33,7 @@ for line in lines:
 
 
 def rows_of_sonar():
-    """What sacct printed beside a real Sonar, by our columns; it was asked for fewer."""
+    """What sacct printed next to a real Sonar, by our columns; it was asked for fewer."""
     first, *lines = (REAL / "real-sacct-raw.txt").read_text().splitlines()
     names = first.split("|")
     for line in lines:
@@ -44,7 +44,7 @@ def rows_of_sonar():
         yield dict.fromkeys(COLUMNS, "") | told
 
 
-def test_jobs_are_told_as_sonar_tells_them():
+def test_jobs_are_reported_as_sonar_tells_them():
     """Every value that sacct printed is, in every job and step, what the real Sonar made of it but for mistakes."""
     theirs = {
         (job["job_id"], job.get("job_step", "")): job
@@ -69,7 +69,7 @@ def test_jobs_are_told_as_sonar_tells_them():
     assert compared > 200
 
 
-def test_what_sonar_loses_is_told():
+def test_what_sonar_loses_is_reported():
     """The real jobs of which it lost the seconds, and the sign in a name."""
     found = {(one["job_id"], one.get("job_step", "")): one for one in map(slurm_job, rows_of_sonar())}
     assert found[1, ""]["sacct"]["UserCPU"] == 10
@@ -155,7 +155,7 @@ def test_many_jobs_are_several_envelopes(sacct, monkeypatch, capsys):
         ("columns[:] = ['JobIDRaw']", "sacct printed the columns"),
     ],
 )
-def test_a_sacct_that_fails_is_told(sacct, behaviour, told):
+def test_a_sacct_that_fails_is_reported(sacct, behaviour, told):
     """As an errors envelope, and by the exit code."""
     sacct.behaviour.write_text(behaviour)
     done, [envelope] = produced(sacct)

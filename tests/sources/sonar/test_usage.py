@@ -90,7 +90,7 @@ def test_what_was_before_is_not_counted_again():
 
 
 def test_a_process_group_after_a_long_gap_is_another_job():
-    """Two hours without a sample: the number is used again, and counting starts anew."""
+    """Two hours without a sample: the number is used again, and counting starts again."""
     shots = snapshots(
         stream(sample(0, [process(5, 10)], epoch=9), sample(7201, [process(5, 25)], epoch=9)), SampledKey(7, 9)
     )

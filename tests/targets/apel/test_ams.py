@@ -73,7 +73,7 @@ def test_a_token_serves_a_whole_run(client, receiver):
     assert receiver.connections == 1
 
 
-def test_a_refused_token_is_fetched_anew_once(client, receiver):
+def test_a_refused_token_is_fetched_again_once(client, receiver):
     """A token rotated during the run costs one more request and no message."""
     receiver.script = [GIVEN, STORED, UNAUTHORIZED, say(200, {"token": "newer"}), STORED, STORED]
     for _ in range(3):
@@ -429,7 +429,7 @@ def test_a_key_that_signs_nothing_is_refused(rsa_host, tmp_path):
 
 
 def test_an_encrypted_key_is_refused(rsa_host, tmp_path):
-    """Nobody is there to type a pass phrase."""
+    """No one is there to type a pass phrase."""
     encrypted = tmp_path / "encrypted.pem"
     key = serialization.load_pem_private_key(read(rsa_host.key_path), None)
     how = serialization.BestAvailableEncryption(b"x")

@@ -78,7 +78,7 @@ def test_what_the_plugin_makes_of_it(job: AAR) -> None:
 
 
 def test_what_the_plugin_makes_of_a_bare_job(bare_job: AAR) -> None:
-    """Every component and the score are there; of a VO that nobody knows it says None by itself."""
+    """Every component and the score are there; of a VO that no one knows it says None by itself."""
     found = at_apel(stored(bare_job))
     assert (found["Processors"], found["NodeCount"], found["SubmitHost"]) == (1, 1, "lrms.example.org")
     assert "VO" not in found
@@ -140,7 +140,7 @@ def test_amounts(job: AAR) -> None:
 
 
 def test_names_of_the_site(job: AAR) -> None:
-    """Whatever a site calls them; what it wants nobody to see is left out."""
+    """Whatever a site calls them; what it wants no one to see is left out."""
     names = (("site_id", "site"), ("subject", "-"), ("Memory", "-"), ("TotalCPU", "CPU"), ("HEPscore23", "hs23"))
     found = stored(job, OPTIONS._replace(names=names))
     assert set(found.meta) == {"site", "headnode", "voms", "user_id", "group_id", "collector_type"}
@@ -195,7 +195,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize(("values", "words"), REFUSED.values(), ids=REFUSED)
-def test_what_is_set_aside(job: AAR, values, words) -> None:
+def test_quarantined_jobs(job: AAR, values, words) -> None:
     """With the reason, whoever would have refused it."""
     verdict = accept(job._replace(**values), OPTIONS._replace(score_type="HEPscore23"), NOW)
     assert words in verdict.refusal
@@ -234,7 +234,7 @@ def test_a_sound_job_is_left_alone(job: AAR) -> None:
 
 
 def test_a_job_that_did_not_run(job: AAR) -> None:
-    """It is sent: the server has it, with a run time of nothing, which its plugin passes over."""
+    """It is sent: the server has it, with a run time of nothing, which its plugin ignores."""
     idle = job._replace(wall_s=0, cpu_user_s=0, cpu_kernel_s=0)
     assert accept(idle, OPTIONS, NOW).refusal is None
     assert stored(idle).runtime_s == 0

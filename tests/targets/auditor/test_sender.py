@@ -89,7 +89,7 @@ def test_what_is_there_keeps_nothing_out(server, sender, plugin, texts, ignores,
     answer = send(sender, plugin, *texts)
     assert answer.kind == Outcome.ACCEPTED
     assert sorted(server.records) == sorted(ids(texts))
-    # Of those that it would not have told of, nobody knows whether they are what was sent.
+    # Of those that it would not have told of, no one knows whether they are what was sent.
     assert set(answer.receiver_rows.values()) <= ({KEPT} if ignores else set())
 
 
@@ -132,7 +132,7 @@ def test_the_end_is_put_right(server, sender, plugin, texts) -> None:
 @pytest.mark.parametrize("ignores", [False, True], ids=["as-it-is", "ignore_record_exists_error"])
 @pytest.mark.parametrize("in_doubt", [False, True], ids=["unknown", "known"])
 def test_another_version_is_kept(server, sender, plugin, texts, ignores, in_doubt) -> None:
-    """The ledger is told, unless a server hides it of a record that nobody knew to be there."""
+    """The ledger is told, unless a server hides it of a record that no one knew to be there."""
     server.ignores_repeats = ignores
     send(sender, plugin, texts[0])
     before = server.records
@@ -179,7 +179,7 @@ REFUSALS = {
 def test_a_refusal(box, server, sender, plugin, texts, path, status, body, kind) -> None:
     """Whichever request it ends, nothing is called accepted that is not there."""
     send(sender, plugin, texts[1])
-    # The path of several begins with that of one; a record that is read is below it.
+    # The path of several starts with that of one; a record that is read is below it.
     box.faults.answer("auditor", status, body, path=path, times=None, containing="" if path != "/record" else texts[2])
     answer = send(sender, plugin, *texts)
     if path == "/record/":
@@ -198,7 +198,7 @@ def test_an_answer_that_is_cut(box, server, sender, plugin, texts) -> None:
 
 
 def test_a_record_without_a_bottom(box, server, sender, plugin, texts) -> None:
-    """What is read back may be anything: as deep as a parser takes it, it is another record, and stops nobody."""
+    """What is read back may be anything: as deep as a parser takes it, it is another record, and stops no one."""
     send(sender, plugin, texts[0])
     deep = '{"record_id": ' + "[" * 900 + "]" * 900 + "}"
     box.faults.answer("auditor", 200, deep, path="/record/", times=None)
@@ -262,7 +262,7 @@ def test_a_record_may_be_spelt_four_times_as_long(box, server, sender, plugin, t
 
 
 def test_in_clear(box, server, site) -> None:
-    """Over plain HTTP nobody is asked who he is, and no certificate is needed."""
+    """Over plain HTTP no one is asked who he is, and no certificate is needed."""
     open_to_all = Server(server, None, 0, Faults(["auditor"]), server.journal)
     open_to_all.start()
     try:
@@ -303,5 +303,5 @@ def test_an_answer_to_records(status, body, kind, known) -> None:
     assert (answer.kind, answer.status, answer.outcome_known) == (kind, status, known)
 
 
-def test_who_may_not_write_is_told_whom_to_ask() -> None:
+def test_a_user_who_may_not_write_learns_whom_to_ask() -> None:
     assert "write_access_cn" in classify(403, {}, b"").advice

@@ -107,7 +107,7 @@ def test_the_end_is_put_right(site, server) -> None:
 
 @pytest.mark.parametrize("access", ["reads", "writes"])
 @pytest.mark.parametrize("ignores", [False, True], ids=["as-it-is", "ignore_record_exists_error"])
-def test_any_other_correction_is_set_aside(site, server, access, ignores) -> None:
+def test_any_other_correction_is_quarantined(site, server, access, ignores) -> None:
     """With what to do; once that was done, and `retry` said, the new version is there."""
     server.ignores_repeats = ignores
     server.access = WRITES if access == "writes" else server.access
@@ -136,7 +136,7 @@ def test_any_other_correction_is_set_aside(site, server, access, ignores) -> Non
         assert site.held() == {}
 
 
-def test_a_correction_under_another_id_is_set_aside(site, server) -> None:
+def test_a_correction_under_another_id_is_quarantined(site, server) -> None:
     """It would be a record more: the one that is there has to go first, and it is that which is named."""
     site.send(*jobs(3))
     site.record(jobs(3)[1]._replace(endpoint_url="https://other.example.org:443/arex"))

@@ -54,7 +54,7 @@ def test_a_message_is_laid_down_whole(outgoing):
     assert answer.text == os.path.join(outgoing.path, answer.receiver_id)
 
 
-def test_nothing_stays_beside_it(outgoing):
+def test_nothing_stays_next_to_it(outgoing):
     """Neither drafts nor folders are left where the files do not belong."""
     outgoing.write(TEXT, NAME)
     assert os.listdir(os.path.dirname(outgoing.path)) == ["outgoing"]
@@ -139,7 +139,7 @@ def test_a_forbidden_directory_is_named(outgoing):
 
 
 def test_a_filesystem_without_nameless_files_will_do(tmp_path, monkeypatch):
-    """Where O_TMPFILE is unknown (NFS) the draft lies beside the directory, and is gone afterwards."""
+    """Where O_TMPFILE is unknown (NFS) the draft lies next to the directory, and is gone afterwards."""
     path = tmp_path / "outgoing"
     path.mkdir()
     opened = []
@@ -244,7 +244,7 @@ def test_a_folder_of_a_killed_run_is_handed_over(public_dir):
 
 @ROOT
 def test_a_publisher_outside_of_the_group_gives_it_to_no_other(queue):
-    """Who may write as anybody, and is no member: nobody's own group does not get to read."""
+    """Who may write as anybody, and is no member: no one's own group does not get to read."""
     os.chown(queue.path, 0, 0)
     os.chmod(queue.path, 0o777)
     with acting_as(THEM.pw_name):
@@ -334,7 +334,7 @@ def test_summaries_of_the_specification(memory, messages):
     assert {"WallDuration: 3", "CpuDuration: 2", "NormalisedWallDuration: 30", "NumberOfJobs: 2"} <= {*text.split("\n")}
 
 
-def test_a_month_that_was_begun_in_another_version_stays_in_it(memory):
+def test_a_month_that_was_started_in_another_version_stays_in_it(memory):
     """What was written of a month before the dialect held for summaries is gone on with: it would count twice."""
     server = DIRECTORY.replace("individual", "summaries")
     site = Site(memory, None, server)

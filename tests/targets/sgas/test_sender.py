@@ -40,7 +40,7 @@ def test_null_is_asked_again(client, receiver):
     assert [heard.body for heard in receiver.heard] == [DOCUMENT, DOCUMENT]
 
 
-def test_null_for_ever_is_left_for_later(client, receiver):
+def test_permanent_null_is_left_for_later(client, receiver):
     """Without a receipt the records do not count as sent, but may have been stored."""
     receiver.script = [say(200, b"null")] * 3
     answer = client(DOCUMENT, IDS)

@@ -299,7 +299,7 @@ def test_hostile_names_reach_sgas(ur_schema: etree.XMLSchema, job: AAR) -> None:
 
 @pytest.mark.parametrize("local_id", ["/4711", "\x00/4711", "\ud800/", "4" * 121])
 def test_no_id_makes_sgas_rename_a_record(job: AAR, local_id: str) -> None:
-    """Not even one that begins with a slash only once what XML cannot carry is gone."""
+    """Not even one that starts with a slash only once what XML cannot carry is gone."""
     verdict = accept_for_sgas(job._replace(local_job_id=local_id), OPTIONS, NOW)
 
     assert verdict.refusal is None
