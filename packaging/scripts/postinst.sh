@@ -1,5 +1,5 @@
 compile() {
-    # If A-REX does not run as root, Python cannot keep modules that it compiles, and would compile them again at each event.
+    # If A-REX does not run as root, Python cannot keep compiled modules, and would compile them at each event.
     "$HOME_DIR/bin/python3" -I -m compileall -q -f "$OURS/site-packages" >/dev/null ||
         say "some files could not be compiled; arcacct works, and starts more slowly"
 }

@@ -11,7 +11,7 @@ remove_launcher() {
 
 case $1 in
     upgrade | 1)
-        # dpkg removes the old files next, rpm has done it. The new package removes modules that programs compile meanwhile.
+        # dpkg removes the old files next, rpm has done it. The new package removes modules compiled meanwhile.
         if [ "$1" = upgrade ]; then
             forget_byte_code "$OURS"
         elif [ "$(readlink "$HOME_DIR/current")" != "versions/$VERSION" ]; then

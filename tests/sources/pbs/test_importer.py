@@ -315,7 +315,7 @@ def test_a_line_that_can_be_read_in_two_ways_is_rejected(content, key) -> None:
     text = content.decode().split(";", 3)[3]
     assert reason.startswith(f"{key} is at character ")
     assert reason.endswith(" and a user's text may contain it; correct the line, or drop the record")
-    for place in reason.removeprefix(f"{key} is at character ").partition(" behind")[0].split(" and "):
+    for place in reason.removeprefix(f"{key} is at character ").partition(" after")[0].split(" and "):
         assert f" {text}"[int(place) - 1 :].startswith(f" {key}=")
 
 
