@@ -316,7 +316,7 @@ class _Import(ImportRun):
             written = self._writer.write(kept)
             _remember(con, position, self._origin, parts.unfinished, [*done, *gone])
             if bad or self._rejected:
-                # Earlier rejections of these records end here: the records are examined anew.
+                # Earlier rejections of these records end here: the records are examined again.
                 rejected.forget(con, [one for row in rows for one in self._rejected.get(_place(row.record_id), ())])
                 self._quarantine.keep(bad)
         if rows:

@@ -299,7 +299,7 @@ class AtRest(Connection):
     """The state of the file: device, inode, size in bytes, times of its last change in nanoseconds."""
 
     def execute(self, *arguments: Any) -> sqlite3.Cursor:
-        """As ever. Raises StoreBusy, too."""
+        """Run a statement as `sqlite3` does. Raises StoreBusy, too."""
         self._look()
         return super().execute(*arguments)
 
