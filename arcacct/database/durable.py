@@ -193,7 +193,7 @@ def refuse_maintenance(database: str) -> None:
         fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
     except PermissionError as error:
         advice = use_as(path, "its owner")
-        raise StoreBusy(f"{path}: database maintenance may be running: {error.strerror}; {advice}") from error
+        raise StoreBusy(f"{path}: cannot check for maintenance of the database: {error.strerror}; {advice}") from error
     except OSError:
         # Missing file or directory: opening the database reports the problem.
         return
