@@ -574,6 +574,8 @@ def play_without_recorder(site: Site, jobs: Sequence[Job]) -> None:
 def play_on_full_disk(site: Site, jobs: Sequence[Job], disk: pathlib.Path) -> None:
     """Half of the jobs end on a disk without a free block; then somebody makes room."""
     before, after = jobs[: len(jobs) // 2], jobs[len(jobs) // 2 :]
+    # Before a day without a run is over, which is a warning of its own.
+    site.begin(site.day, 12)
     site.play(before)
     for job in after:
         site.lay_out(job)
@@ -584,6 +586,7 @@ def play_on_full_disk(site: Site, jobs: Sequence[Job], disk: pathlib.Path) -> No
         site.ce.does("arcacct", "sweep")
         site.ce.does("arcacct", "publish", "--now")
         site.assert_lights(Lights(2, 74, "disk"))
+    site.begin(site.day)
 
 
 def end_of_month(site: Site, days: int) -> None:
