@@ -13,6 +13,7 @@ import gc
 import json
 import os
 import pathlib
+import re
 import resource
 import select
 import shutil
@@ -103,7 +104,7 @@ def _measured(folder: pathlib.Path, what: str, size: str) -> str:
 
 
 def _of_recorder(folder: pathlib.Path, here: Places, events: int) -> list[Figure]:
-    """Its CPU for each event: of events that come one after the other, and of many at once."""
+    """Its CPU for each event, one after the other and many at once, and its memory."""
     arcacct = pathlib.Path(sys.executable).parent / "arcacct"
     command = [str(arcacct), "--config", str(folder / "arc.conf"), "sweep", "--follow"]
     figures = []
@@ -121,6 +122,8 @@ def _of_recorder(folder: pathlib.Path, here: Places, events: int) -> list[Figure
                 time.sleep(0.05)
             cpu_ms = (cpu_of(recorder.pid) - before_s) * 1000 / events
             figures.append(Figure(f"recorder, an event, {what}: CPU", cpu_ms, "ms", note=f"of {events}"))
+        (peak_kib,) = re.findall(r"VmHWM:\s+(\d+) kB", pathlib.Path(f"/proc/{recorder.pid}/status").read_text())
+        figures.append(Figure("recorder: peak memory", int(peak_kib) / 1024, "MiB", note=f"after {2 * events} events"))
         recorder.send_signal(signal.SIGTERM)
     return figures
 

@@ -80,6 +80,7 @@ SITE_COSTS = (
     ("wait of A-REX for a callout", "callouts", "callout, other states: median wait"),
     ("the same at the end of a job", "callouts", "callout, FINISHED: median wait"),
     ("CPU of a callout at the end of a job", "callouts", "callout, FINISHED: CPU"),
+    ("memory of the recorder", "callouts", "recorder: peak memory"),
     ("CPU to record a job and send it to SGAS, without callouts", PEER, "whole way of a job, SGAS records: CPU"),
     ("CPU to send a recorded job to SGAS", PEER, "publish 10,000 jobs, SGAS, defaults: CPU of each"),
     ("CPU to add a job to APEL's sums", PEER, "publish 10,000 new jobs, summaries, the same months: CPU of each"),
