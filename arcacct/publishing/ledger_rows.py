@@ -26,14 +26,14 @@ KEY = key_of("Messages", "Record")
 """The receiver's key of a record, for `of_messages` and `of_jobs`."""
 
 
-def of_messages(columns: str, where: str) -> str:
+def of_messages(columns: str, where: str, index: str = "") -> str:
     """
     Return a SELECT of ``columns`` of Messages and Record (table SentRecords), with the condition ``where``.
 
-    The parameters in ``columns`` and ``where`` must be numbered.
+    The parameters in ``columns`` and ``where`` must be numbered. ``index``: ``INDEXED BY`` one of Messages.
     """
     # CROSS makes SQLite start with the messages and then read their records.
-    return f"SELECT {columns} FROM Messages CROSS JOIN SentRecords AS Record USING (MessageID) WHERE {where}"
+    return f"SELECT {columns} FROM Messages {index} CROSS JOIN SentRecords AS Record USING (MessageID) WHERE {where}"
 
 
 def of_jobs(

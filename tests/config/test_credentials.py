@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import os
 import pathlib
+import ssl
 import subprocess
 import time
 from typing import NamedTuple
@@ -220,11 +221,23 @@ def host(request, tmp_path_factory) -> tuple[Host, str, str]:
     return (chosen, *made(tmp_path_factory.mktemp("host"), chosen))
 
 
+def is_accepted(cert: str, key: str) -> bool:
+    """Whether the OpenSSL of this Python takes a pair."""
+    try:
+        ssl.create_default_context().load_cert_chain(cert, key)
+    except ssl.SSLError:
+        return False
+    return True
+
+
 @pytest.mark.parametrize("target", ["sgas", "apel"])
 def test_the_check_and_a_run_agree(host, target, tmp_path, monkeypatch) -> None:
     """One reason, from `config check`, from `doctor` and when a sender is made; a good pair is refused by none."""
     chosen, cert, key = host
     said = getattr(chosen, target)
+    if "sha1" in (chosen.signed_with, *(chosen.between or ())) and is_accepted(cert, key):
+        # OpenSSL 3.5 of Debian 13.
+        said = ()
     ca = authority.create(str(tmp_path / "ca"))
     arc = (
         f"[common]\nhostname = ce.example.org\nx509_host_cert = {cert}\nx509_host_key = {key}\n"

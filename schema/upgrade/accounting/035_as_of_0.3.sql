@@ -1378,8 +1378,8 @@ SELECT
   END AS TEXT) AS vo_role,
   CAST(nullif(replace(replace(replace(Endpoints.URL, '%27', ''''), '%23', '#'), '%25', '%'), '') AS TEXT) AS endpoint_url,
   CAST(CASE Endpoints.URL WHEN '' THEN 'local' ELSE 'grid' END AS TEXT) AS infrastructure,
-  NodeCount AS node_count,
-  CPUCount AS core_count,
+  CAST(NodeCount AS INTEGER) AS node_count,
+  CAST(CPUCount AS INTEGER) AS core_count,
   CAST(CASE WHEN instr(Benchmark, ':') THEN substr(Benchmark, 1, instr(Benchmark, ':') - 1) END AS TEXT) AS benchmark_type,
   CAST(CASE WHEN instr(Benchmark, ':') THEN
     substr(Benchmark, instr(Benchmark, ':') + 1) END AS REAL) AS benchmark_value,
