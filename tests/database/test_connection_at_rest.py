@@ -13,7 +13,7 @@ import pytest
 from in_process import said
 from installed import arcacct, configured
 from job_files import JOB, Files, lay
-from other_users import acting_as
+from other_users import REACHABLE, acting_as
 
 from arcacct.database.connection import ACCOUNTING_SCHEMA, AtRest, open_for_reading
 from arcacct.errors import StoreBusy, StoreError
@@ -52,6 +52,7 @@ def _as_member(capfd: pytest.CaptureFixture[str], shared: pathlib.Path, *command
     return done.returncode, done.stdout, done.stderr
 
 
+@REACHABLE
 def test_members_of_the_group_ask_while_nobody_has_it_open(shared, capfd) -> None:
     """Every kind of question is answered, and not a byte is written; and once a sweep has run, as before."""
     before = _as_member(capfd, shared, *QUERY)

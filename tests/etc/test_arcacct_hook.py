@@ -16,6 +16,7 @@ from contextlib import closing
 import pytest
 from full_disk import own_file_system
 from job_files import DIAG, JOB, LOCAL, NOON_NS, STATISTICS, Files, cleaned, events, lay, moved_to_hashed, remove, rows
+from other_users import REACHABLE
 from recording_host import LAUNCHER, Gate, Host, has_ended, host, shell, until
 from strace import strace_only
 
@@ -452,6 +453,7 @@ def test_a_full_disk_loses_nothing(host: Host, shell: tuple[str, ...], small_dis
 
 
 @ROOT
+@REACHABLE
 def test_another_user_than_root_may_run_everything(public_dir: pathlib.Path, shell: tuple[str, ...]) -> None:
     """A-REX may run as another user: events belong to him, and the job's files are his to read."""
     host = Host(public_dir)

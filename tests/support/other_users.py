@@ -12,6 +12,13 @@ from contextlib import contextmanager
 
 import pytest
 
+_HERE = pathlib.Path(__file__).resolve()
+REACHABLE = pytest.mark.skipif(
+    not all(path.stat().st_mode & 0o001 for path in _HERE.parents),
+    reason="other users cannot reach this checkout, because a directory above it is closed to them",
+)
+"""For tests in which another user runs a file of the checkout."""
+
 
 @pytest.fixture
 def public_dir() -> Iterator[pathlib.Path]:
