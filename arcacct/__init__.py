@@ -1,3 +1,3 @@
 """Accounting of a NorduGrid ARC computing element. Importing this package imports nothing."""
 
-__version__ = "0.3.0.dev0"
+__version__ = "0.3.0"
